@@ -1,0 +1,60 @@
+/* One ZeroMQ socket on the loop: uv_poll on ZMQ_FD marks it dirty, one drain reads <= 64 messages
+ * or about 512 KiB a turn (reference event-loop.md 5.3). Sends never block; what does not fit is
+ * queued and sent later, never cut inside a message. */
+#ifndef KG_LOOP_ZCHAN_H
+#define KG_LOOP_ZCHAN_H
+
+#include "gateway/base/buf.h"
+#include "gateway/loop/loop.h"
+
+#define KG_ZCHAN_BUDGET 64               /* messages that one turn reads … */
+#define KG_ZCHAN_BUDGET_BYTES (1u << 19) /* … until they have so many bytes */
+#define KG_ZCHAN_SENDQ_MAX (256u << 20)  /* bytes held here when libzmq takes no more */
+
+typedef enum kg_zchan_type {
+    KG_ZCHAN_DEALER,
+    KG_ZCHAN_SUB,
+    KG_ZCHAN_ROUTER,
+    KG_ZCHAN_PUB,
+    KG_ZCHAN_REP
+} kg_zchan_type_t;
+
+typedef struct kg_zchan kg_zchan_t;
+
+/* A received multipart message, reference counted, so that it can travel to a worker. */
+typedef struct kg_zmsg kg_zmsg_t;
+const kg_slice_t *kg_zmsg_frames(const kg_zmsg_t *msg, size_t *ret_count);
+size_t kg_zmsg_bytes(const kg_zmsg_t *msg);
+kg_zmsg_t *kg_zmsg_ref(kg_zmsg_t *msg);
+void kg_zmsg_unref(kg_zmsg_t **msg);
+
+/* msg is borrowed for the call; ref to keep. The callback may send on and close this channel. */
+typedef void kg_zchan_fn(kg_zchan_t *chan, kg_zmsg_t *msg, void *user);
+
+typedef struct kg_zchan_opts {
+    kg_zchan_type_t type;
+    const char *identity; /* NULL = none */
+    const char *endpoint;
+    bool bind;            /* else connect */
+    int reconnect_ivl_ms; /* -1 = never */
+    kg_zchan_fn *on_message;
+    void *user;
+} kg_zchan_opts_t;
+/* RCVHWM 0, SNDHWM 0, LINGER 0; SUB subscribes to "". */
+int kg_zchan_open(kg_loop_t *loop,
+                  const kg_zchan_opts_t *opts,
+                  kg_zchan_t **ret_chan,
+                  kg_err_t *err);
+/* Where it is bound or connected, e.g. with the port that "tcp://127.0.0.1:*" got. -EINVAL when cap
+ * is too small. */
+int kg_zchan_endpoint(const kg_zchan_t *chan, char *ret_text, size_t cap);
+/* Copies the frames. 0 or -ENOMEM / -E2BIG (send queue over its cap) / -EPIPE (closing) / -EINVAL
+ * (no frames, or over 4096) / -EHOSTUNREACH (ROUTER: nobody by that identity). */
+int kg_zchan_send(kg_zchan_t *chan, const kg_slice_t *frames, size_t count);
+/* Stops reading (messages stay in libzmq, unbounded) and starts again. For tests and for single
+ * overload guards. */
+void kg_zchan_pause(kg_zchan_t *chan, bool paused);
+/* No callback after it; done (may be NULL) runs when the socket is closed. NULLs the pointer. */
+void kg_zchan_close(kg_zchan_t **chan, kg_fn *done, void *user);
+
+#endif

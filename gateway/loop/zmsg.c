@@ -1,0 +1,110 @@
+/* Received multipart messages. libzmq's own message objects are kept, so a frame of 100 MB is never
+ * copied; the count of references is atomic, since a worker may be the last to let go. */
+#include "gateway/loop/zmsg.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct kg_zmsg {
+    atomic_uint refs;
+    size_t count;
+    size_t cap;
+    size_t bytes;
+    kg_slice_t *frames;
+    zmq_msg_t *parts;
+};
+
+int kg_zmsg_create(kg_zmsg_t **ret_msg)
+{
+    kg_zmsg_t *msg = calloc(1, sizeof(*msg));
+    if (!msg) {
+        return -ENOMEM;
+    }
+    atomic_init(&msg->refs, 1);
+    *ret_msg = msg;
+    return 0;
+}
+
+static int grow(kg_zmsg_t *msg)
+{
+    size_t cap = msg->cap ? msg->cap * 2 : 8;
+    zmq_msg_t *parts = calloc(cap, sizeof(*parts));
+    if (!parts) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < msg->count; i++) {
+        zmq_msg_init(&parts[i]);
+        zmq_msg_move(&parts[i],
+                     &msg->parts[i]); /* small content lives inside: not to be copied as bytes */
+        zmq_msg_close(&msg->parts[i]);
+    }
+    free(msg->parts);
+    msg->parts = parts;
+    msg->cap = cap;
+    return 0;
+}
+
+int kg_zmsg_append_take(kg_zmsg_t *msg, zmq_msg_t *part)
+{
+    if (msg->count == KG_ZMSG_FRAMES_MAX) {
+        return -E2BIG;
+    }
+    if (msg->count == msg->cap) {
+        int rc = grow(msg);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    zmq_msg_t *at = &msg->parts[msg->count++];
+    zmq_msg_init(at);
+    zmq_msg_move(at, part);
+    msg->bytes += zmq_msg_size(at);
+    return 0;
+}
+
+int kg_zmsg_seal(kg_zmsg_t *msg)
+{
+    msg->frames = calloc(msg->count ? msg->count : 1, sizeof(*msg->frames));
+    if (!msg->frames) {
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < msg->count; i++) {
+        msg->frames[i] = kg_slice(zmq_msg_data(&msg->parts[i]), zmq_msg_size(&msg->parts[i]));
+    }
+    return 0;
+}
+
+const kg_slice_t *kg_zmsg_frames(const kg_zmsg_t *msg, size_t *ret_count)
+{
+    *ret_count = msg->count;
+    return msg->frames;
+}
+
+size_t kg_zmsg_bytes(const kg_zmsg_t *msg)
+{
+    return msg->bytes;
+}
+
+kg_zmsg_t *kg_zmsg_ref(kg_zmsg_t *msg)
+{
+    atomic_fetch_add_explicit(&msg->refs, 1, memory_order_relaxed);
+    return msg;
+}
+
+void kg_zmsg_unref(kg_zmsg_t **msg_ptr)
+{
+    if (!msg_ptr || !*msg_ptr) {
+        return;
+    }
+    kg_zmsg_t *msg = KG_TAKE(*msg_ptr);
+    if (atomic_fetch_sub_explicit(&msg->refs, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    for (size_t i = 0; i < msg->count; i++) {
+        zmq_msg_close(&msg->parts[i]);
+    }
+    free(msg->parts);
+    free(msg->frames);
+    free(msg);
+}
