@@ -1,0 +1,105 @@
+/* The system calls by hand: the C library has none, and its kernel headers may be older than the
+ * kernel. */
+#include "gateway/sandbox/landlock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <stdint.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gateway/base/mem.h"
+
+/* The newest form that this file knows; an older kernel is given the part that it knows. */
+typedef struct kg_ll_attr {
+    uint64_t fs;
+    uint64_t net;
+    uint64_t scoped;
+} kg_ll_attr_t;
+
+#define FS_EXECUTE (UINT64_C(1) << 0)
+#define FS_WRITE_FILE (UINT64_C(1) << 1)
+#define FS_READ_FILE (UINT64_C(1) << 2)
+#define FS_READ_DIR (UINT64_C(1) << 3)
+#define FS_ABI1 ((UINT64_C(1) << 13) - 1)
+#define FS_REFER (UINT64_C(1) << 13)
+#define FS_TRUNCATE (UINT64_C(1) << 14)
+#define FS_IOCTL_DEV (UINT64_C(1) << 15)
+#define FS_OF_FILES (FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV)
+#define NET_BIND_AND_CONNECT_TCP UINT64_C(3)
+#define SCOPE_ABSTRACT_AND_SIGNAL UINT64_C(3)
+
+int kg_ll_abi(void)
+{
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    return abi < 0 ? 0 : (int)abi;
+}
+
+static uint64_t known_fs(int abi)
+{
+    return FS_ABI1 | (abi >= 2 ? FS_REFER : 0) | (abi >= 3 ? FS_TRUNCATE : 0) |
+           (abi >= 5 ? FS_IOCTL_DEV : 0);
+}
+
+int kg_ll_begin(void)
+{
+    int abi = kg_ll_abi();
+    kg_ll_attr_t attr = {
+        .fs = known_fs(abi),
+        .net = abi >= 4 ? NET_BIND_AND_CONNECT_TCP : 0,
+        .scoped = abi >= 6 ? SCOPE_ABSTRACT_AND_SIGNAL : 0,
+    };
+    size_t size = abi >= 6   ? sizeof(attr)
+                  : abi >= 4 ? offsetof(kg_ll_attr_t, scoped)
+                             : offsetof(kg_ll_attr_t, net);
+    if (abi == 0) {
+        return -ENOSYS;
+    }
+    long fd = syscall(SYS_landlock_create_ruleset, &attr, size, 0);
+    return fd < 0 ? -errno : (int)fd;
+}
+
+static uint64_t rights_of(kg_ll_grant_t grant)
+{
+    switch (grant) {
+    case KG_LL_READ:
+        return FS_EXECUTE | FS_READ_FILE | FS_READ_DIR;
+    case KG_LL_DEVICE:
+        return FS_READ_FILE | FS_WRITE_FILE | FS_READ_DIR | FS_TRUNCATE | FS_IOCTL_DEV;
+    case KG_LL_WRITE:
+    default:
+        return UINT64_MAX;
+    }
+}
+
+int kg_ll_allow(int rules, const char *path, kg_ll_grant_t grant)
+{
+    struct stat st;
+    KG_AUTO_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
+
+    if (fd < 0) {
+        return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0 : -errno;
+    }
+    if (fstat(fd, &st) < 0) {
+        return -errno;
+    }
+    struct landlock_path_beneath_attr rule = {
+        .allowed_access = rights_of(grant) & known_fs(kg_ll_abi()) &
+                          (S_ISDIR(st.st_mode) ? UINT64_MAX : FS_OF_FILES),
+        .parent_fd = fd,
+    };
+    return syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0 ? -errno
+                                                                                           : 0;
+}
+
+int kg_ll_enter(int rules)
+{
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        syscall(SYS_landlock_restrict_self, rules, 0) < 0) {
+        return -errno;
+    }
+    return 0;
+}

@@ -1,0 +1,24 @@
+/* Landlock for a launcher without a root of its own: what the process and all that it starts may
+ * reach on the host's file system, and that nothing outside is signalled or reached by abstract
+ * sockets, as far as the kernel can hold it. */
+#ifndef KG_SANDBOX_LANDLOCK_H
+#define KG_SANDBOX_LANDLOCK_H
+
+#include <stdbool.h>
+
+typedef enum kg_ll_grant {
+    KG_LL_READ,   /* read and execute */
+    KG_LL_WRITE,  /* all of it */
+    KG_LL_DEVICE, /* read and write what is there, ioctls too */
+} kg_ll_grant_t;
+
+/* What the kernel has: 0 = none, else its ABI's number (4: TCP, 6: signals, abstract sockets). */
+int kg_ll_abi(void);
+/* A new set of rules that refuses all; fd or -errno. */
+int kg_ll_begin(void);
+/* Opens it for path and what is below; absent is fine, and so is a file. */
+int kg_ll_allow(int rules, const char *path, kg_ll_grant_t grant);
+/* From now on, for the caller and its children. Sets no_new_privs. */
+int kg_ll_enter(int rules);
+
+#endif
