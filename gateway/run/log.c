@@ -1,0 +1,445 @@
+/* run: the log as its owner and its watchers see it. Events gather in a window, are written and
+ * then published (noted) at flush; what is not published yet can still be taken back when the disk
+ * fails. All knowledge of a log (index, what was cleared, updates, the end) comes from kg_log_note,
+ * which recovery uses as well. */
+#include "gateway/run/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gateway/run/log_int.h"
+
+static const char *const event_names[KG_EVENT_COUNT] = {"meta",   "queued",  "started",   "stdout",
+                                                        "stderr", "display", "update",    "clear",
+                                                        "input",  "error",   "truncated", "result"};
+
+const char *kg_event_name(kg_event_type_t type)
+{
+    return (unsigned)type < KG_EVENT_COUNT ? event_names[type] : "?";
+}
+
+static const char *const status_names[KG_RUN_STATUS_COUNT] = {
+    "ok",  "error",  "timeout", "interrupted",  "aborted",
+    "oom", "killed", "exited",  "output_limit", "gateway_restart"};
+
+const char *kg_run_status_name(kg_run_status_t status)
+{
+    return (unsigned)status < KG_RUN_STATUS_COUNT ? status_names[status] : "?";
+}
+
+const char *kg_cut_name(kg_cut_t cut)
+{
+    static const char *const names[KG_CUT_COUNT] = {"stdout", "stderr", "result", "events"};
+    return (unsigned)cut < KG_CUT_COUNT ? names[cut] : "?";
+}
+
+void kg_run_limits_default(kg_run_limits_t *ret_limits)
+{
+    *ret_limits = (kg_run_limits_t){.output_bytes = KG_RUN_OUTPUT_BYTES,
+                                    .result_bytes = KG_RUN_RESULT_BYTES,
+                                    .events = KG_RUN_EVENTS,
+                                    .on_exceed = KG_EXCEED_TRUNCATE};
+}
+
+/* --- birth and end ------------------------------------------------------------------------------
+ */
+
+/* Copies meta's strings into one block. */
+static int copy_meta(kg_run_log_t *log, const kg_run_meta_t *meta)
+{
+    const char *const from[] = {meta->run,      meta->sandbox, meta->context,   meta->owner,
+                                meta->language, meta->key,     meta->code_hash, meta->command};
+    log->meta = *meta;
+    const char **const to[] = {&log->meta.run,       &log->meta.sandbox,  &log->meta.context,
+                               &log->meta.owner,     &log->meta.language, &log->meta.key,
+                               &log->meta.code_hash, &log->meta.command};
+    size_t size = 0;
+    for (size_t i = 0; i < KG_ARRAY_LEN(from); i++) {
+        size += from[i] ? strlen(from[i]) + 1 : 1;
+    }
+    char *block = malloc(size);
+    if (!block) {
+        return -ENOMEM;
+    }
+    log->strings = block;
+    for (size_t i = 0; i < KG_ARRAY_LEN(from); i++) {
+        size_t n = from[i] ? strlen(from[i]) : 0;
+        if (n > 0) {
+            memcpy(block, from[i], n);
+        }
+        block[n] = '\0';
+        *to[i] = block;
+        block += n + 1;
+    }
+    return 0;
+}
+
+static int meta_field(kg_buf_t *out, const char *name, const char *value)
+{
+    int rc = kg_buf_printf(out, ",\"%s\":", name);
+    return rc < 0 ? rc : kg_json_quote_cstr(out, value);
+}
+
+static int append_meta(kg_run_log_t *log)
+{
+    KG_AUTO_BUF kg_buf_t json = {0};
+    const kg_run_meta_t *m = &log->meta;
+    int rc = kg_buf_printf(
+        &json, "{\"version\":1,\"created\":%llu,\"retain\":%u,\"ansi\":%s,\"silent\":%s",
+        (unsigned long long)m->created_wall_ns, m->retain_s, m->ansi ? "true" : "false",
+        m->silent ? "true" : "false");
+    const char *const fields[][2] = {{"run", m->run},
+                                     {"sandbox", m->sandbox},
+                                     {"context", m->context},
+                                     {"owner", m->owner},
+                                     {"language", m->language},
+                                     {"key", m->key},
+                                     {"code_hash", m->code_hash}};
+    for (size_t i = 0; rc == 0 && i < KG_ARRAY_LEN(fields); i++) {
+        rc = meta_field(&json, fields[i][0], fields[i][1]);
+    }
+    if (rc == 0 && m->command[0]) {
+        rc = meta_field(&json, "command", m->command);
+    }
+    rc = rc < 0 ? rc : kg_buf_append_char(&json, '}');
+    if (rc < 0) {
+        return rc;
+    }
+    kg_slice_t part = kg_buf_slice(&json);
+    return kg_log_append(log, &(kg_log_event_t){.type = KG_EVENT_META, .parts = &part, .count = 1});
+}
+
+int kg_run_log_create(const kg_run_log_opts_t *opts,
+                      const kg_run_meta_t *meta,
+                      kg_run_log_t **ret_log)
+{
+    if (!meta->run || !kg_id_valid("run", meta->run)) {
+        return -EINVAL;
+    }
+    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = calloc(1, sizeof *log);
+    if (!log) {
+        return -ENOMEM;
+    }
+    log->refs = 1;
+    log->opts = *opts;
+    log->opts.dirty = NULL; /* the meta record alone is not worth a flush */
+    log->fd = -1;
+    log->execution_count = -1;
+    int rc = copy_meta(log, meta);
+    rc = rc < 0 ? rc : append_meta(log);
+    if (rc < 0) {
+        return rc;
+    }
+    log->opts.dirty = opts->dirty;
+    log->dirty = false;
+    *ret_log = KG_TAKE(log);
+    return 0;
+}
+
+kg_run_log_t *kg_run_log_ref(kg_run_log_t *log)
+{
+    log->refs++;
+    return log;
+}
+
+void kg_run_log_unref(kg_run_log_t **log)
+{
+    kg_run_log_t *l = *log;
+    *log = NULL;
+    if (!l || --l->refs > 0) {
+        return;
+    }
+    kg_log_void_ahead(l);
+    if (l->fd >= 0) {
+        (void)close(l->fd);
+    }
+    kg_buf_fini(&l->win);
+    free(l->index);
+    free(l->updates);
+    free(l->strings);
+    free(l);
+}
+
+/* --- watchers -----------------------------------------------------------------------------------
+ */
+
+void kg_run_log_watch(kg_run_log_t *log, kg_run_watch_t *watch)
+{
+    watch->prev = NULL;
+    watch->next = log->watches;
+    if (log->watches) {
+        log->watches->prev = watch;
+    }
+    log->watches = watch;
+}
+
+void kg_run_log_unwatch(kg_run_log_t *log, kg_run_watch_t *watch)
+{
+    if (!watch->prev && !watch->next && log->watches != watch) {
+        return;
+    }
+    if (log->cursor == watch) {
+        log->cursor = watch->next;
+    }
+    if (watch->prev) {
+        watch->prev->next = watch->next;
+    } else {
+        log->watches = watch->next;
+    }
+    if (watch->next) {
+        watch->next->prev = watch->prev;
+    }
+    watch->prev = watch->next = NULL;
+}
+
+/* A watcher may unwatch any (the cursor moves on with it), and may drop the last reference. */
+static void notify(kg_run_log_t *log)
+{
+    log->cursor = log->watches;
+    while (log->cursor) {
+        kg_run_watch_t *watch = log->cursor;
+        log->cursor = watch->next;
+        watch->fn(watch->user);
+    }
+}
+
+/* --- publishing ---------------------------------------------------------------------------------
+ */
+
+void kg_log_mark_dirty(kg_run_log_t *log)
+{
+    if (!log->dirty) {
+        log->dirty = true;
+        if (log->opts.dirty) {
+            log->opts.dirty(log->opts.user, log);
+        }
+    }
+}
+
+static void note_index(kg_run_log_t *log, uint64_t off, const kg_rec_t *rec)
+{
+    size_t block = rec->seq / KG_LOG_INDEX_STEP;
+    if (block + 1 == log->index_len) {
+        log->index[block].has |= kg_rec_bit(rec);
+        return;
+    }
+    if (rec->seq % KG_LOG_INDEX_STEP != 0 || block != log->index_len) {
+        return;
+    }
+    if (log->index_len == log->index_cap) {
+        size_t cap = log->index_cap ? log->index_cap * 2 : 4;
+        kg_log_block_t *grown = realloc(log->index, cap * sizeof *grown);
+        if (!grown) {
+            return; /* seeking walks further then */
+        }
+        log->index = grown;
+        log->index_cap = cap;
+    }
+    log->index[log->index_len++] = (kg_log_block_t){.off = off, .has = kg_rec_bit(rec)};
+}
+
+static void note_update(kg_run_log_t *log, uint64_t off, uint32_t did)
+{
+    if (did == 0 || did > KG_LOG_DISPLAYS_MAX) {
+        return;
+    }
+    if (did > log->updates_len) {
+        size_t len = did < 4 ? 4 : (size_t)did * 2;
+        kg_log_update_t *grown = realloc(log->updates, len * sizeof *grown);
+        if (!grown) {
+            return; /* the display keeps its older value in the Execution; the event is there */
+        }
+        memset(grown + log->updates_len, 0, (len - log->updates_len) * sizeof *grown);
+        log->updates = grown;
+        log->updates_len = len;
+    }
+    log->updates[did - 1].live = off;
+    if (!log->finished) {
+        log->updates[did - 1].frozen = off;
+    }
+}
+
+static void note_view(kg_log_view_t *view, uint64_t off, const kg_rec_t *rec)
+{
+    if (rec->type == KG_EVENT_CLEAR) {
+        if (rec->flags & KG_REC_WAIT) {
+            view->pending = true;
+        } else {
+            *view = (kg_log_view_t){.from = off};
+        }
+    } else if (kg_rec_is_output(rec) && view->pending) {
+        *view = (kg_log_view_t){.from = off};
+    }
+    if (rec->type == KG_EVENT_DISPLAY && (rec->flags & (KG_REC_MAIN | KG_REC_VALUE))) {
+        view->main = off;
+    }
+}
+
+void kg_log_note(kg_run_log_t *log, uint64_t off, const kg_rec_t *rec, const kg_rich_t *rich)
+{
+    if (rec->type == KG_EVENT_META) {
+        return;
+    }
+    note_index(log, off, rec);
+    log->published_seq = rec->seq + 1;
+    note_view(&log->live, off, rec);
+    if (rec->flags & KG_REC_LATE) {
+        log->late = true;
+    }
+    if (rec->type == KG_EVENT_STARTED) {
+        log->started = true;
+        log->execution_count = (int64_t)rec->units - 1;
+    } else if (rec->type == KG_EVENT_UPDATE) {
+        note_update(log, off, rich->did);
+    } else if (rec->type == KG_EVENT_RESULT && !log->finished) {
+        log->finished = true;
+        log->result_off = off;
+        log->frozen = log->live;
+        log->status = rec->units < KG_RUN_STATUS_COUNT ? (kg_run_status_t)rec->units : KG_RUN_ERROR;
+        log->finished_wall_ns = (uint64_t)rich->data_len << 32 | rich->data_src;
+    }
+}
+
+/* Makes everything that was written visible. */
+static int publish(kg_run_log_t *log)
+{
+    uint64_t end = kg_log_end_off(log);
+    while (log->published < end) {
+        kg_rec_t rec;
+        kg_rich_t rich;
+        int rc = kg_log_read_head(log, log->published, &rec, &rich);
+        if (rc < 0) {
+            return rc;
+        }
+        kg_log_note(log, log->published, &rec, &rich);
+        log->published = kg_rec_next(log->published, &rec);
+        log->news = true;
+    }
+    return 0;
+}
+
+/* A broken log tries the disk once more when it has ended. */
+static bool may_write(kg_run_log_t *log)
+{
+    if (!log->broken) {
+        return true;
+    }
+    bool again = log->ended && !log->retried;
+    log->retried = log->retried || again;
+    return again;
+}
+
+int kg_run_log_flush(kg_run_log_t *log)
+{
+    int told = 0;
+    log->dirty = false;
+    if (log->expired) {
+        return 0;
+    }
+    kg_log_seal(log);
+    if (may_write(log)) {
+        int rc = kg_log_write_out(log);
+        if (rc < 0 && !log->broken) {
+            kg_log_break(log, rc);
+        }
+    }
+    int rc = publish(log);
+    if (rc < 0) { /* the file cannot be read back: what is still in memory goes on without it */
+        kg_log_break(log, rc);
+        log->published = log->published < log->win_off ? log->win_off : log->published;
+        (void)publish(log);
+    }
+    if (log->error < 0) {
+        told = log->error;
+        log->error = 0;
+    }
+    log->dirty = false;
+    if (log->news) {
+        KG_AUTO(kg_run_log_unref) kg_run_log_t *hold = kg_run_log_ref(log);
+        log->news = false;
+        notify(hold);
+        kg_log_settle(hold);
+    }
+    return told;
+}
+
+void kg_run_log_remove(kg_run_log_t *log)
+{
+    if (log->expired) {
+        return;
+    }
+    KG_AUTO(kg_run_log_unref) kg_run_log_t *hold = kg_run_log_ref(log);
+    log->expired = true;
+    kg_log_void_ahead(log);
+    if (log->fd >= 0) {
+        (void)close(log->fd);
+        log->fd = -1;
+    }
+    if (log->name[0] && log->opts.spares) {
+        kg_run_spares_give(log->opts.spares, log->name, log->written);
+    } else if (log->name[0]) {
+        (void)unlinkat(log->opts.dirfd, log->name, 0);
+    }
+    kg_buf_fini(&log->win);
+    free(log->index);
+    free(log->updates);
+    log->index = NULL;
+    log->updates = NULL;
+    log->index_len = log->index_cap = log->updates_len = 0;
+    notify(hold);
+}
+
+/* --- getters ------------------------------------------------------------------------------------
+ */
+
+const kg_run_meta_t *kg_run_log_meta(const kg_run_log_t *log)
+{
+    return &log->meta;
+}
+
+uint64_t kg_run_log_size(const kg_run_log_t *log)
+{
+    return kg_log_end_off(log);
+}
+
+uint64_t kg_run_log_next_seq(const kg_run_log_t *log)
+{
+    return log->published_seq;
+}
+
+bool kg_run_log_started(const kg_run_log_t *log)
+{
+    return log->started;
+}
+
+bool kg_run_log_finished(const kg_run_log_t *log)
+{
+    return log->finished;
+}
+
+bool kg_run_log_expired(const kg_run_log_t *log)
+{
+    return log->expired;
+}
+
+bool kg_run_log_late(const kg_run_log_t *log)
+{
+    return log->late;
+}
+
+bool kg_run_log_broken(const kg_run_log_t *log)
+{
+    return log->broken;
+}
+
+kg_run_status_t kg_run_log_status(const kg_run_log_t *log)
+{
+    return log->status;
+}
+
+uint64_t kg_run_log_finished_wall_ns(const kg_run_log_t *log)
+{
+    return log->finished_wall_ns;
+}
