@@ -1,0 +1,205 @@
+/* gateway/context: descriptors of files, read and written on the worker pool: a disk may be slow,
+ * and the loop never waits. What comes from a sandbox is hostile: no mmap, no length is believed
+ * but that of a read. */
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "gateway/context/files_priv.h"
+
+typedef enum kind {
+    JOB_STAT,
+    JOB_READ,
+    JOB_WRITE,
+    JOB_CLOSE
+} kind_t;
+
+struct kg_io {
+    int fd;
+    kg_workq_t *queue;
+    kg_io_job_t *closing; /* made ahead, so that a close needs no memory */
+};
+
+struct kg_io_job {
+    kg_io_t *io;
+    kind_t kind;
+    uint64_t offset;
+    size_t max;
+    kg_buf_t buf;
+    struct stat st;
+    ssize_t rc;
+    kg_io_fn *fn;
+    kg_io_stat_fn *stat_fn;
+    void *user;
+    kg_io_job_t **self;
+};
+
+int kg_io_open(kg_loop_t *loop, int fd_take, kg_io_t **ret_io)
+{
+    kg_io_t *io = calloc(1, sizeof(*io));
+    kg_io_job_t *closing = calloc(1, sizeof(*closing));
+    if (!io || !closing || kg_workq_create(loop, &io->queue) < 0) {
+        free(io);
+        free(closing);
+        (void)close(fd_take);
+        return -ENOMEM;
+    }
+    io->fd = fd_take;
+    closing->io = io;
+    closing->kind = JOB_CLOSE;
+    io->closing = closing;
+    *ret_io = io;
+    return 0;
+}
+
+/* --- On the pool ---------------------------------------------------------------------------- */
+
+static ssize_t do_read(kg_io_job_t *job)
+{
+    if (kg_buf_reserve(&job->buf, job->max) < 0) {
+        return -ENOMEM;
+    }
+    ssize_t n;
+    do {
+        n = pread(job->io->fd, job->buf.data, job->max, (off_t)job->offset);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        return -errno;
+    }
+    job->buf.len = (size_t)n;
+    return n;
+}
+
+static ssize_t do_write(kg_io_job_t *job)
+{
+    for (size_t done = 0; done < job->buf.len;) {
+        ssize_t n = pwrite(job->io->fd, job->buf.data + done, job->buf.len - done,
+                           (off_t)(job->offset + done));
+        if (n < 0 && errno != EINTR) {
+            return -errno;
+        }
+        if (n == 0) {
+            return -EIO;
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+    kg_buf_clear(&job->buf);
+    return 0;
+}
+
+static void work(void *user)
+{
+    kg_io_job_t *job = user;
+    switch (job->kind) {
+    case JOB_STAT:
+        job->rc = fstat(job->io->fd, &job->st) < 0 ? -errno : 0;
+        break;
+    case JOB_READ:
+        job->rc = do_read(job);
+        break;
+    case JOB_WRITE:
+        job->rc = do_write(job);
+        break;
+    case JOB_CLOSE:
+        (void)close(job->io->fd);
+        break;
+    }
+}
+
+/* --- On the loop ---------------------------------------------------------------------------- */
+
+static void done(void *user)
+{
+    kg_io_job_t *job = user;
+    if (job->self) {
+        *job->self = NULL;
+    }
+    if (job->fn) {
+        job->fn(job->user, job->rc, &job->buf);
+    } else if (job->stat_fn) {
+        job->stat_fn(job->user, (int)job->rc, &job->st);
+    }
+    if (job->kind == JOB_CLOSE) {
+        free(job->io);
+    }
+    kg_buf_fini(&job->buf);
+    free(job);
+}
+
+static int submit(kg_io_t *io, const kg_io_job_t *form, kg_io_job_t **ret_job)
+{
+    kg_io_job_t *job = calloc(1, sizeof(*job));
+    if (!job) {
+        return -ENOMEM;
+    }
+    *job = *form;
+    job->io = io;
+    job->self = ret_job;
+    if (kg_workq_submit(io->queue, work, done, job) < 0) {
+        free(job);
+        return -ENOMEM;
+    }
+    *ret_job = job;
+    return 0;
+}
+
+int kg_io_stat(kg_io_t *io, kg_io_stat_fn *fn, void *user, kg_io_job_t **ret_job)
+{
+    kg_io_job_t form = {.kind = JOB_STAT, .stat_fn = fn, .user = user};
+    return submit(io, &form, ret_job);
+}
+
+int kg_io_read(kg_io_t *io,
+               uint64_t offset,
+               size_t max,
+               kg_buf_t *spare,
+               kg_io_fn *fn,
+               void *user,
+               kg_io_job_t **ret_job)
+{
+    kg_io_job_t form = {.kind = JOB_READ, .offset = offset, .max = max, .fn = fn, .user = user};
+    if (spare) {
+        form.buf = *spare;
+        kg_buf_clear(&form.buf);
+    }
+    int rc = submit(io, &form, ret_job);
+    if (rc == 0 && spare) {
+        *spare = (kg_buf_t){0};
+    }
+    return rc;
+}
+
+int kg_io_write(
+    kg_io_t *io, uint64_t offset, kg_buf_t *bytes, kg_io_fn *fn, void *user, kg_io_job_t **ret_job)
+{
+    kg_io_job_t form = {.kind = JOB_WRITE, .offset = offset, .buf = *bytes, .fn = fn, .user = user};
+    int rc = submit(io, &form, ret_job);
+    if (rc == 0) {
+        *bytes = (kg_buf_t){0};
+    }
+    return rc;
+}
+
+void kg_io_forget(kg_io_job_t **job)
+{
+    if (*job) {
+        (*job)->fn = NULL;
+        (*job)->stat_fn = NULL;
+        (*job)->self = NULL;
+        *job = NULL;
+    }
+}
+
+void kg_io_close(kg_io_t **io)
+{
+    kg_io_t *it = KG_TAKE(*io);
+    if (!it) {
+        return;
+    }
+    kg_workq_t *queue = it->queue;
+    if (kg_workq_submit(queue, work, done, it->closing) < 0 && kg_workq_idle(queue)) {
+        work(it->closing);
+        done(it->closing);
+    }
+    kg_workq_close(&queue);
+}

@@ -1,0 +1,728 @@
+/* Inner header of the context room: its objects' insides and what its files do for each other. */
+#ifndef KG_CONTEXT_INTERNAL_H
+#define KG_CONTEXT_INTERNAL_H
+
+/* The default function falls through between cases, which clang warns of. */
+#define HASH_FUNCTION HASH_FNV
+#include <uthash.h>
+#include <utlist.h>
+
+#include "gateway/base/utf8.h"
+#include "gateway/context/command.h"
+#include "gateway/context/context.h"
+#include "gateway/context/expose.h"
+#include "gateway/context/kills.h"
+#include "gateway/context/metrics.h"
+#include "gateway/context/run.h"
+#include "gateway/context/sandbox.h"
+#include "gateway/context/start_kind.h"
+#include "gateway/context/template_internal.h"
+#include "gateway/kernel/kernel.h"
+#include "gateway/loop/heap.h"
+#include "gateway/pool/pool.h"
+#include "gateway/run/budget.h"
+#include "gateway/run/mapper.h"
+#include "gateway/run/spare.h"
+
+enum {
+    KG_HELD_RUNS = 16,  /* ended runs of a kernel whose late output is still known as theirs */
+    KG_START_TRIES = 3, /* quick failures before a context is dead */
+    KG_SINCE_QUICK_MS = 1000,
+    KG_BACKOFF_MS = 100, /* doubled with each try */
+    KG_GUARD_MS =
+        900, /* from a kill to the end of what it was to end, should its exit not be told */
+    KG_HIDDEN_MS = 10000, /* a request of our own that takes longer is interrupted, then killed */
+    /* the least that a client may ask for */
+    KG_WISH_MEMORY_MIB_MIN = 16,
+    KG_WISH_PIDS_MIN = 8,
+    KG_WISH_DISK_MIB_MIN = 1,
+    KG_LEDGER_S = 10, /* what of a sandbox's time may be lost when it dies with the daemon */
+    KG_LIST_LIMIT = 100,
+    KG_LIST_LIMIT_MAX = 1000,
+    KG_STDIN_LINES_MAX = 10000,
+    KG_KEY_MAX = 256,
+    KG_METADATA_MAX = 64,
+};
+
+#define KG_WISH_CPUS_MIN 0.01
+
+typedef struct kg_zygote kg_zygote_t; /* zygote.c */
+typedef struct kg_zygote_failure kg_zygote_failure_t;
+typedef struct kg_question kg_question_t;     /* to the keeper, metrics.c */
+typedef struct kg_net_change kg_net_change_t; /* sandbox_network.c */
+
+/* ---- callbacks that wait ---- */
+
+typedef enum kg_wait_kind {
+    KG_WAIT_SANDBOX,
+    KG_WAIT_CONTEXT,
+    KG_WAIT_REPLY,
+    KG_WAIT_COMMAND,
+    KG_WAIT_JSON,
+    KG_WAIT_DONE
+} kg_wait_kind_t;
+
+/* One promise to call back. On the core's list until it is kept, so that the caller can be
+ * forgotten. */
+typedef struct kg_wait {
+    kg_core_t *core;
+    kg_wait_kind_t kind;
+    union {
+        kg_sandbox_fn *sandbox;
+        kg_context_fn *context;
+        kg_context_reply_fn *reply;
+        kg_command_fn *command;
+        kg_json_fn *json;
+        kg_done_fn *done;
+    } fn;
+    bool forgotten;
+    void *user;
+    kg_run_t *run;               /* a reference to what it will be told, or NULL */
+    struct kg_wait *prev, *next; /* all of the core */
+    struct kg_wait *list_next;   /* of its owner */
+} kg_wait_t;
+
+kg_wait_t *kg_wait_new(kg_core_t *core,
+                       kg_wait_kind_t kind,
+                       void *user); /* fn is set by the caller; NULL = OOM */
+/* Keep the promise: call and free. NULL ok; NULLs the pointer. */
+void kg_wait_sandbox(kg_wait_t **wait, kg_sandbox_t *sandbox, const kg_err_t *err);
+void kg_wait_context(kg_wait_t **wait, kg_context_t *context, const kg_err_t *err);
+void kg_wait_reply(kg_wait_t **wait, kg_slice_t json, const kg_err_t *err);
+void kg_wait_json(kg_wait_t **wait, json_t *json_take, const kg_err_t *err);
+void kg_wait_command(kg_wait_t **wait, kg_run_t *run, const kg_err_t *err);
+void kg_wait_done(kg_wait_t **wait, const kg_err_t *err);
+void kg_wait_drop(kg_wait_t **wait); /* without calling */
+/* Keeps a DONE in the next loop turn, as fine. Takes it. */
+void kg_wait_done_later(kg_wait_t *wait);
+/* Runs fn in the next loop turn, unless the core is destroyed before. -ENOMEM. */
+int kg_core_later(kg_core_t *core, kg_fn *fn, void *user);
+void kg_core_later_forget(kg_core_t *core, const void *user);
+
+/* ---- runs ---- */
+
+/* Mapper options outlive every kernel that may still be preparing a message with them. Shared by
+ * equal runs. */
+typedef struct kg_opts {
+    unsigned refs;
+    kg_core_t *core;
+    kg_mapper_opts_t mapper;
+    struct kg_opts *prev, *next;
+} kg_opts_t;
+kg_opts_t *kg_opts_get(kg_core_t *core,
+                       const kg_mapper_opts_t *opts); /* a reference, or NULL: OOM */
+kg_opts_t *kg_opts_ref(kg_opts_t *opts);
+void kg_opts_unref(kg_opts_t **opts);
+
+/* Why a run is being ended from outside. The first cause stays. */
+typedef enum kg_cause {
+    KG_CAUSE_NONE,
+    KG_CAUSE_TIMEOUT,
+    KG_CAUSE_INTERRUPT,
+    KG_CAUSE_LIMIT,   /* on_exceed stop */
+    KG_CAUSE_INPUT,   /* input() and nobody answers */
+    KG_CAUSE_ABORT,   /* reset, delete */
+    KG_CAUSE_KILL,    /* on_disconnect kill */
+    KG_CAUSE_RESTART, /* the daemon stops */
+} kg_cause_t;
+
+typedef struct kg_inc kg_inc_t;
+typedef struct kg_job kg_job_t;
+
+struct kg_run {
+    kg_core_t *core;
+    kg_sandbox_t *sandbox; /* NULL when it was deleted */
+    kg_context_t *context; /* NULL once ended */
+    char id[KG_ID_MAX];
+    char context_id[KG_ID_MAX];
+    unsigned refs; /* the sandbox's list, clients, the queue, the kernel's held requests */
+    unsigned attached;
+    kg_run_log_t *log;
+    kg_mapper_t *mapper; /* until its kernel forgets it */
+    kg_opts_t *opts;
+    bool ended;     /* the mapper has finished it */
+    bool published; /* and the log has told it */
+    bool expired;
+    bool dirty;
+    kg_run_t *dirty_next;
+
+    /* what was asked for, until it has ended */
+    kg_buf_t code;
+    json_t *env;
+    char *cwd;
+    json_t *lines;
+    size_t line;
+    bool line_mode;  /* stdin lines were given */
+    bool input_wait; /* a client answers */
+    bool silent;
+    kg_on_disconnect_t on_disconnect;
+    uint64_t timeout_ns;
+    char *key;
+    char code_hash[33];
+
+    bool is_command;       /* its log is that of a process */
+    kg_command_t *command; /* until that is no longer found */
+
+    /* how it goes */
+    kg_job_t *job; /* until it left the queue */
+    kg_inc_t *inc; /* while its kernel knows it */
+    kg_request_t *request;
+    kg_timer_t *deadline;
+    kg_cause_t cause;
+    bool started;          /* the code was sent */
+    bool leaving;          /* exit() was called: its end waits for the process's */
+    bool again;            /* one more interrupt before the kill */
+    kg_buf_t input_header; /* of the input_request that waits, or empty */
+    uint64_t created_ns, started_ns;
+    uint64_t cpu_start_ns;
+    uint64_t oom_before;   /* kg_box_oom_kills when it started */
+    kg_run_t *prev, *next; /* of the sandbox, oldest first */
+    UT_hash_handle hh;     /* all of the core */
+};
+
+void kg_run_ref_(kg_run_t *run);
+void kg_run_unref_(kg_run_t **run);
+kg_run_t *kg_run_alloc(kg_core_t *core);
+/* Where it is found from here on; and off again. */
+void kg_run_list_in(kg_run_t *run, kg_sandbox_t *sandbox, const char *id);
+void kg_run_unlist(kg_run_t *run);
+/* The sandbox is going: the run belongs to its clients alone. */
+void kg_run_orphan(kg_run_t *run);
+int kg_run_deadline_create(kg_run_t *run);
+void kg_run_log_dirty(void *user, kg_run_log_t *log);
+void kg_run_flushed(kg_run_t *run);
+/* Ends it from outside with a cause: whatever its state, it will end within the deadlines (kill:
+ * without the grace). */
+void kg_run_stop(kg_run_t *run, kg_cause_t cause);
+/* The main request is over. */
+void kg_run_request_done(kg_run_t *run, kg_request_how_t how, const kg_kernel_exit_t *exit);
+/* Its process has ended (after the above): what still waits for that ends now. */
+void kg_run_process_ended(kg_run_t *run, const kg_kernel_exit_t *exit);
+/* Ends a run by its cause alone, whatever the kernel does: for queued ones, and when a kill is not
+ * told. */
+void kg_run_end_now(kg_run_t *run, bool lost);
+/* Its code went to the kernel: it has started. */
+void kg_run_sent(kg_run_t *run);
+/* It never started because its kernel didn't. */
+void kg_run_start_failed(kg_run_t *run, const kg_err_t *why);
+/* What enter() said when it could not set env and cwd for the run. */
+void kg_run_enter_failed(kg_run_t *run, const char *name, const char *message);
+const kg_mapper_sink_t *kg_run_mapper_sink(kg_run_t *run, kg_mapper_sink_t *sink);
+void kg_run_forget_request(kg_run_t *run); /* releases the request and the mapper; unrefs */
+
+/* 1: *ret is the run that was asked for with this key; 0: none yet; key_reused. */
+int kg_run_find_key(
+    kg_sandbox_t *sandbox, const char *key, const char *hash, kg_run_t **ret, kg_err_t *err);
+
+/* CPU time of a live process so far and its peak memory; KG_USAGE_UNKNOWN where it can't be told.
+ */
+uint64_t kg_usage_cpu_ns(pid_t pid);
+uint64_t kg_usage_peak(pid_t pid);
+
+/* ---- jobs: what waits for the kernel of a context ---- */
+
+typedef enum kg_job_kind {
+    KG_JOB_RUN,
+    KG_JOB_COMPLETE,
+    KG_JOB_INSPECT,
+    KG_JOB_VARIABLES,
+    KG_JOB_HELPER /* what the gateway itself asks of the helper module: code is the expression */
+} kg_job_kind_t;
+typedef enum kg_job_step {
+    KG_STEP_QUEUED,
+    KG_STEP_ENTER,
+    KG_STEP_MAIN,
+    KG_STEP_LEAVE
+} kg_job_step_t;
+
+struct kg_job {
+    kg_context_t *context;
+    kg_job_kind_t kind;
+    kg_job_step_t step;
+    kg_run_t *run; /* RUN */
+    kg_wait_t *wait;
+    kg_buf_t code;
+    size_t cursor;
+    unsigned detail;
+    kg_timer_t *deadline;  /* of the answer, or of a hidden request */
+    kg_request_t *request; /* hidden or ask; a run's main one is the run's */
+    kg_buf_t reply;        /* value that the request brought, JSON */
+    bool replied;
+    bool failed;  /* the expression raised: reply is {"ename","evalue"} of it */
+    bool overdue; /* it took too long and was interrupted */
+    kg_job_t *prev, *next;
+};
+
+void kg_job_enqueue(kg_context_t *context, kg_job_t *job);
+/* Its deadline from now on: one that waits is answered busy then, one that is with the kernel
+ * interrupted. -ENOMEM. */
+int kg_job_arm(kg_job_t *job, uint64_t after_ns);
+void kg_job_destroy(kg_job_t **job); /* takes it off the queue */
+/* Starts the next job if the kernel is free; starts the kernel if there is none. */
+void kg_context_pump(kg_context_t *context);
+/* The current job is over. */
+void kg_job_finished(kg_context_t *context);
+/* The run's main request has ended (the run too, or it waits for the process): leave its env and
+ * cwd, or next. */
+void kg_job_main_done(kg_context_t *context);
+/* The kernel is gone: ends the current job (its run has ended or does here). */
+void kg_job_kernel_gone(kg_context_t *context, const kg_kernel_exit_t *exit);
+/* All jobs that wait. Runs end with the cause; requests get err. */
+void kg_jobs_abort(kg_context_t *context, kg_cause_t cause, bool lost, const kg_err_t *err);
+/* Starts the hidden or asked request of a job that isn't a run. */
+int kg_ask_start(kg_job_t *job, kg_err_t *err);
+/* Has the helper module evaluate an expression, unseen, and tells what came of it. */
+int kg_context_helper(kg_context_t *context,
+                      kg_slice_t expression,
+                      kg_context_reply_fn *done,
+                      void *user,
+                      kg_err_t *err);
+/* The answer of a variables job, or of a helper's, came. */
+void kg_variables_done(kg_job_t *job, bool alive);
+/* A silent execute that evaluates one expression of the helper module; on_done -> fn. */
+int kg_hidden_start(kg_job_t *job,
+                    const char *expression,
+                    void (*fn)(kg_job_t *job, bool alive),
+                    kg_err_t *err);
+
+/* ---- contexts ---- */
+
+typedef enum kg_life_state {
+    KG_CTX_DOWN, /* no kernel; the first use starts one */
+    KG_CTX_STARTING,
+    KG_CTX_READY,
+    KG_CTX_ENDING, /* its kernel is being killed; a fresh one follows, or nothing */
+    KG_CTX_DEAD    /* kernels failed to start; the next run tries again */
+} kg_life_state_t;
+
+struct kg_context {
+    kg_core_t *core;
+    kg_sandbox_t *sandbox;
+    char id[KG_ID_MAX];
+    char name[KG_OBJ_NAME_MAX + 1];
+    const kg_tpl_language_t *lang;
+    const kg_template_t *from;
+    bool is_default; /* of its language */
+    bool gone;       /* deleted: not found any more, waits for its kernel's end */
+    bool fresh;      /* create has not answered yet: a failure removes it */
+    bool no_fork;    /* its zygote did not bring a kernel about: the next is spawned */
+    bool awaited;    /* the create of its sandbox waits for it */
+    json_t *env;
+    char *cwd;
+    uint64_t created_ns;
+    kg_life_state_t state;
+    kg_inc_t *inc;
+    unsigned failures;
+    kg_err_t last_error;
+    kg_timer_t *backoff;
+    kg_timer_t *guard;
+    uint64_t execution_count;
+    unsigned incarnation;
+    struct {
+        bool known, signaled, lost;
+        int number; /* code or signal */
+        uint64_t at_ns;
+    } last_exit;
+    kg_job_t *jobs; /* waiting */
+    kg_job_t *current;
+    unsigned queued_runs;
+    kg_displays_t *displays;
+    kg_wait_t *ready_waits;    /* create, reset */
+    kg_wait_t *gone_wait;      /* delete */
+    kg_context_t *prev, *next; /* of the sandbox */
+    UT_hash_handle hh;         /* all of the core, by id */
+};
+
+/* The object alone; its kernel starts with kg_context_start. */
+int kg_context_make(kg_sandbox_t *sandbox,
+                    const kg_context_opts_t *opts,
+                    bool is_default, /* of its language */
+                    kg_context_t **ret_context,
+                    kg_err_t *err);
+kg_context_t *kg_context_alloc(kg_sandbox_t *sandbox, const char *id);
+void kg_context_free(kg_context_t *context);
+int kg_context_save(kg_context_t *context, kg_err_t *err);
+kg_context_t *kg_context_default(kg_sandbox_t *sandbox, const kg_tpl_language_t *lang);
+bool kg_context_running(const kg_context_t *context); /* a run is in flight */
+/* Language and template of a fresh or recovered context. */
+void kg_context_start(kg_context_t *context);
+/* The sandbox is up (err NULL) or could not be brought up. */
+void kg_context_box_ready(kg_context_t *context, const kg_err_t *err);
+void kg_context_start_failed(kg_context_t *context, const kg_err_t *err);
+void kg_context_fail_waits(kg_context_t *context, const kg_err_t *err);
+void kg_context_fail_jobs(kg_context_t *context, const kg_err_t *err);
+/* Kills the kernel; the running run ends by cause, a fresh kernel follows unless gone. */
+void kg_context_end_kernel(kg_context_t *context, kg_cause_t cause);
+/* Removes it: runs end by cause, then its kernel; then it is freed. */
+void kg_context_remove(kg_context_t *context, kg_cause_t cause);
+int kg_context_dir(const kg_context_t *context, const char *cwd, char ret[KG_SBX_PATH_MAX]);
+int kg_cwd_check(const char *cwd, kg_err_t *err);
+int kg_obj_name_check(const char *name, kg_err_t *err);
+
+/* ---- one kernel of a context: an incarnation ---- */
+
+typedef struct kg_item kg_item_t;
+/* What outlives a core that is destroyed with kernels in it: the sandbox goes when its last kernel
+ * is closed. */
+typedef struct kg_grave {
+    kg_sbx_t *sbx;
+    unsigned incs;
+} kg_grave_t;
+
+struct kg_inc {
+    kg_context_t *context; /* NULL once the context let go of it */
+    kg_sandbox_t *sandbox; /* NULL once the core was destroyed; then grave */
+    kg_grave_t *grave;
+    kg_core_t *core; /* likewise */
+    kg_kernel_t *kernel;
+    uint64_t ready_ns;
+    uint64_t oom_before;          /* kg_box_oom_kills when it was started */
+    bool forked;                  /* by a zygote */
+    bool ran;                     /* a run of a client was started in it */
+    kg_run_t *held[KG_HELD_RUNS]; /* ended, newest last */
+    size_t held_count;
+    kg_item_t *items; /* what came while something bigger is being applied, in order */
+    kg_timer_t *pump;
+    kg_utf8_stream_t streams[2];
+    kg_inc_t *prev, *next; /* of the core */
+};
+
+int kg_inc_start(kg_context_t *context, kg_err_t *err);
+/* The context is done with it: requests are released, the process killed if it lives. Freed when
+ * all is closed. */
+void kg_inc_close(kg_inc_t **inc);
+/* Sends the run's code; kg_run_sent follows, when it had to wait for the interrupt of the run
+ * before. */
+int kg_inc_execute(kg_inc_t *inc, kg_run_t *run, kg_err_t *err);
+void kg_inc_hold(kg_inc_t *inc, kg_run_t *run);
+
+/* ---- sandboxes ---- */
+
+typedef enum kg_box {
+    KG_BOX_DOWN,
+    KG_BOX_CREATING,
+    KG_BOX_SKELETON, /* HOME is being filled */
+    KG_BOX_UP,
+    KG_BOX_LOST,  /* its processes are gone; taken down when its kernels are closed */
+    KG_BOX_ENDING /* for good, or for the daemon's stop */
+} kg_box_t;
+
+enum {
+    KG_ASKED_MEMORY = 1,
+    KG_ASKED_CPUS = 2,
+    KG_ASKED_PIDS = 4,
+    KG_ASKED_DISK = 8,
+    KG_WISH_REASON_MAX = 200,
+};
+
+/* What it is held to. */
+typedef struct kg_wish {
+    kg_limits_t limits;
+    unsigned asked_limits; /* bits: which of them the client named */
+    json_t *network;       /* as the client asked; NULL: the default */
+    kg_net_wish_t net;
+    char network_reason[KG_WISH_REASON_MAX]; /* why it is not what one would expect, or "" */
+    char limits_reason[KG_WISH_REASON_MAX];
+    kg_limits_t first; /* before anything gave way */
+    uint32_t first_mode;
+    unsigned step;
+} kg_wish_t;
+int kg_wish_limits(const kg_core_t *core,
+                   const kg_template_t *tpl,
+                   const char *launcher,
+                   const json_t *asked,
+                   kg_wish_t *wish,
+                   kg_err_t *err);
+int kg_wish_network(const kg_core_t *core,
+                    const char *launcher,
+                    const json_t *asked,
+                    kg_wish_t *wish,
+                    kg_err_t *err);
+json_t *kg_wish_limits_json(const kg_wish_t *wish);
+json_t *kg_wish_network_json(const kg_wish_t *wish);
+bool kg_wish_relax(kg_wish_t *wish, const kg_err_t *why);
+json_t *kg_wish_save(const kg_wish_t *wish);
+void kg_wish_load(kg_wish_t *wish, const char *launcher, const json_t *saved);
+
+typedef enum kg_pause {
+    KG_PAUSE_NO,
+    KG_PAUSE_PAUSING,
+    KG_PAUSE_PAUSED,
+    KG_PAUSE_RESUMING
+} kg_pause_t;
+
+typedef enum kg_warm {
+    KG_WARM_COLD,    /* nobody's first cell ran in it, or it was never a pool's */
+    KG_WARM_RUNNING, /* the first cell runs */
+    KG_WARM_DONE
+} kg_warm_t;
+
+typedef enum kg_on_timeout {
+    KG_ON_TIMEOUT_AUTO, /* pause where it can be, else kill */
+    KG_ON_TIMEOUT_PAUSE,
+    KG_ON_TIMEOUT_KILL
+} kg_on_timeout_t;
+
+typedef enum kg_ledger_state {
+    KG_LEDGER_NONE, /* it has no processes */
+    KG_LEDGER_ACTIVE,
+    KG_LEDGER_PAUSED
+} kg_ledger_state_t;
+
+typedef struct kg_ledger {
+    kg_ledger_state_t state;
+    uint64_t since_ns;
+    uint64_t active_ns, paused_ns; /* up to since_ns */
+} kg_ledger_t;
+
+struct kg_sandbox {
+    kg_core_t *core;
+    char id[KG_ID_MAX];
+    char owner[KG_OWNER_MAX + 1];
+    char name[KG_OBJ_NAME_MAX + 1];
+    char launcher[KG_LAUNCHER_NAME_MAX];
+    const kg_template_t *tpl;
+    json_t *metadata;
+    json_t *env;
+    int64_t timeout_s;
+    uint64_t created_ns;    /* unique in the daemon: the cursor of lists */
+    uint64_t active_ns;     /* wall clock, to be shown */
+    uint64_t idle_since_ns; /* the same moment by the clock that no one sets */
+    bool reuse;             /* its files are there */
+    bool finding;           /* at the start: the keeper is asked whether it lives */
+    bool deleted;           /* not found any more */
+    bool keep_files;
+    bool going;    /* the last step of its end is under way */
+    bool sweeping; /* a lost place is being taken down: its end waits for that */
+    kg_box_t box;
+    kg_sbx_t *sbx;
+    kg_sbx_info_t info; /* while up */
+    kg_proc_t *skeleton;
+    kg_timer_t *skeleton_timer;
+    unsigned incs;  /* kernels not closed yet */
+    unsigned files; /* operations on its files that go on */
+    kg_context_t *contexts;
+    kg_run_t *runs;
+    kg_wait_t *create_wait;
+    kg_wait_t *gone_wait;
+    kg_wait_t *wake_waits;
+    kg_pause_t pause;
+    kg_on_timeout_t on_timeout;
+    bool cannot_pause; /* it was tried */
+    bool wanted;       /* while it is being paused: somebody needs it */
+    bool hidden;       /* of a pool, or was: of nobody, in no list, not in the store */
+    bool hold;         /* it was taken with limits of its own: they have to be set */
+    bool settle;       /* it was taken after its kernel's start: env has to be brought there */
+    bool zygote_waits; /* until its zygote is ready */
+    bool no_zygote;    /* it was tried in vain */
+    kg_wait_t *pause_waits, *resume_waits;
+    kg_ledger_t ledger;
+    kg_wish_t wish;
+    kg_start_t start;
+    kg_member_t *member; /* while a pool has it */
+    uint64_t pids;       /* that it had in use when its pool asked last; 0 = not known */
+    kg_warm_t warm;
+    kg_zygote_t *zygote; /* that it lies below, or is to */
+    kg_question_t *questions;
+    kg_net_change_t *net_changes;
+    uint64_t net_changed_ns; /* wall clock; 0 = not in this daemon's time */
+    kg_command_t *commands;  /* oldest first */
+    kg_kills_t kills;        /* in its present place */
+    json_t *exposed;         /* expose.c */
+    UT_hash_handle hh;
+};
+
+kg_sandbox_t *kg_sandbox_alloc(kg_core_t *core, const char *id);
+void kg_sandbox_free(kg_sandbox_t *sandbox);
+int kg_sandbox_save(kg_sandbox_t *sandbox, kg_err_t *err);
+bool kg_sandbox_busy(const kg_sandbox_t *sandbox);
+int kg_sandbox_choose_launcher(kg_core_t *core,
+                               const char *wish,
+                               char ret_name[KG_LAUNCHER_NAME_MAX],
+                               kg_err_t *err);
+int kg_metadata_check(const json_t *metadata, kg_err_t *err);
+/* Brings it up if it isn't; contexts that start hear of it. */
+void kg_box_ensure(kg_sandbox_t *sandbox);
+/* While up: it was made with a way out, whatever its rules say now. */
+bool kg_box_has_interface(const kg_sandbox_t *sandbox);
+/* adopt.c: all that the store knows, and no use has brought up yet, is looked for among what lives.
+ */
+void kg_adopt_begin(kg_core_t *core);
+/* One that was looked for: it lives, or only its files are there. */
+void kg_box_found(kg_sandbox_t *sandbox, kg_sbx_t *sbx);
+void kg_box_not_found(kg_sandbox_t *sandbox);
+void kg_box_inc_closed(kg_sandbox_t *sandbox);
+/* What it waited for is there, or will not be. */
+void kg_box_zygote_ready(kg_sandbox_t *sandbox);
+/* Copies the template's skeleton to HOME. 1: fn will be told; 0: it has none; or -errno. */
+int kg_skeleton_spawn(
+    kg_sbx_t *sbx, const kg_template_t *tpl, kg_spawned_fn *fn, void *user, kg_err_t *err);
+/* Kills for want of memory in its place until now, for kg_box_oom_charge. UINT64_MAX where they
+ * aren't counted. */
+uint64_t kg_box_oom_kills(kg_sandbox_t *sandbox);
+/* Of what started at `before` and ended by a SIGKILL of nobody's: true when it was such a kill,
+ * which is charged to it then and to nothing else. */
+bool kg_box_oom_charge(kg_sandbox_t *sandbox, uint64_t before);
+bool kg_box_oom_counted(const kg_sandbox_t *sandbox);
+/* Tells those who wait for its use when it is up; else gets it up. */
+void kg_wake_go(kg_sandbox_t *sandbox);
+void kg_wake_failed(kg_sandbox_t *sandbox, const kg_err_t *why);
+int kg_on_timeout_check(const char *wish, const char *launcher, kg_err_t *err);
+kg_on_timeout_t kg_on_timeout_of(const char *wish);
+bool kg_sandbox_pauses(const kg_sandbox_t *sandbox); /* when it has been idle for long */
+/* Freezes it if it is up and not frozen. */
+void kg_pause_begin(kg_sandbox_t *sandbox);
+/* Somebody needs it: wakes it if it is paused, at once where it is down; contexts and waits are
+ * told when it is awake. */
+void kg_pause_wake(kg_sandbox_t *sandbox);
+/* It is awake: contexts and waits go on; one that is down is brought up if they need it. */
+void kg_pause_pump(kg_sandbox_t *sandbox);
+/* It ends, or its place is lost. */
+void kg_pause_over(kg_sandbox_t *sandbox, const kg_err_t *why);
+void kg_pause_failed(kg_sandbox_t *sandbox, const kg_err_t *why);
+void kg_pause_drop(kg_sandbox_t *sandbox);
+/* Its place can be used: it is up and not frozen. */
+static inline bool kg_box_usable(const kg_sandbox_t *sandbox)
+{
+    return sandbox->box == KG_BOX_UP && sandbox->pause == KG_PAUSE_NO;
+}
+void kg_question_free(kg_question_t *question);
+void kg_question_fail(kg_question_t *question, const kg_err_t *err);
+void kg_net_change_free(kg_net_change_t *change);
+void kg_net_change_fail(kg_net_change_t *change, const kg_err_t *err);
+/* All of both: the place has gone, or the sandbox ends. */
+void kg_questions_fail(kg_sandbox_t *sandbox, const kg_err_t *err);
+void kg_questions_free(kg_sandbox_t *sandbox);
+/* ledger.c: counts what has been up to now, and goes on in this state. */
+void kg_ledger_switch(kg_sandbox_t *sandbox, kg_ledger_state_t state);
+void kg_ledger_load(kg_sandbox_t *sandbox);
+void kg_ledger_end(kg_sandbox_t *sandbox);
+void kg_ledger_tick(kg_core_t *core);  /* each KG_LEDGER_S */
+void kg_ledger_prune(kg_core_t *core); /* each minute */
+/* It lived on while there was no gateway: that time counts too, as paused or active. */
+void kg_ledger_found(kg_sandbox_t *sandbox, bool paused);
+/* The memo of a background process, at the start: listed again, as what has ended. False: there is
+ * nothing to tell of it any more. */
+bool kg_command_recover(kg_sandbox_t *sandbox, const char *run, const char *body);
+/* What a cause from outside does to a process. */
+void kg_command_stop(kg_command_t *command, kg_cause_t cause);
+/* The sandbox is ending: those that wait hear why, those that run end by cause. */
+void kg_commands_end(kg_sandbox_t *sandbox, kg_cause_t cause, const kg_err_t *why);
+/* Its place has gone: their processes are no more. */
+void kg_commands_place_gone(kg_sandbox_t *sandbox);
+/* The minute's work: those whose log has expired are forgotten. */
+void kg_commands_tidy(kg_sandbox_t *sandbox);
+void kg_commands_free(kg_sandbox_t *sandbox);
+/* Any that keeps the sandbox busy (keep: also in the background with keep_alive). */
+unsigned kg_commands_running(const kg_sandbox_t *sandbox);
+bool kg_commands_busy(const kg_sandbox_t *sandbox, bool keep);
+/* Of a kernelspec, but for NAME=…${NAME}…. -ENOMEM. */
+int kg_spec_env(const kg_tpl_language_t *lang, kg_env_t *env);
+/* Of any kernel of a language of `from` in a sandbox of tpl that has a /tmp of its own, before what
+ * its client wishes; HOME is the caller's. -ENOMEM. */
+int kg_language_env(const kg_core_t *core,
+                    const kg_template_t *tpl,
+                    const kg_template_t *from,
+                    const kg_tpl_language_t *lang,
+                    kg_env_t *env);
+/* Where the template has no debugger. -ENOMEM. */
+int kg_env_hide_debugger(const kg_template_t *from, const kg_tpl_language_t *lang, kg_env_t *env);
+/* PATH and the like, template, sandbox; HOME is the caller's. -ENOMEM. */
+int kg_sandbox_env(const kg_sandbox_t *sandbox, const kg_template_t *from, kg_env_t *env);
+/* Where a path of a client's lies: /workspace and /home/user as the sandbox has them, relative ones
+ * in the workspace. -ENAMETOOLONG. */
+int kg_sandbox_dir(const kg_sandbox_t *sandbox, const char *path, char *ret, size_t cap);
+/* Its first context is ready, or failed: the create answers. */
+void kg_sandbox_created(kg_sandbox_t *sandbox, const kg_err_t *err);
+/* Ends everything in it; freed in the end. */
+void kg_sandbox_end(kg_sandbox_t *sandbox, kg_cause_t cause, bool keep_files);
+void kg_sandbox_ended_check(kg_sandbox_t *sandbox);
+void kg_sandbox_context_gone(kg_sandbox_t *sandbox);
+
+/* ---- the core ---- */
+
+typedef struct kg_later_item {
+    kg_fn *fn;
+    void *user;
+    struct kg_later_item *next;
+} kg_later_item_t;
+
+/* Owned by the worker's queue, so that it outlives the core. */
+typedef struct kg_spare_job {
+    kg_core_t *core; /* NULL once it was destroyed */
+    kg_run_spare_work_t work;
+} kg_spare_job_t;
+
+struct kg_core {
+    kg_loop_t *loop;
+    kg_keeper_t *keeper;
+    kg_store_t *store;
+    kg_core_config_t config;
+    kg_env_t sandbox_env; /* the operator's, of every process in every sandbox */
+    char *strings[4];     /* config's copies */
+    kg_node_t node;
+    kg_templates_t templates;
+    kg_sandbox_t *sandboxes;
+    kg_context_t *contexts;
+    kg_run_t *runs;
+    kg_inc_t *incs;
+    kg_wait_t *waits;
+    kg_opts_t *opts;
+    kg_zygote_t *zygotes;
+    kg_zygote_failure_t *zygote_failures; /* for whom none is started for a while */
+    kg_later_item_t *later;
+    kg_timer_t *later_timer;
+    kg_timer_t *tick;
+    unsigned ticks;
+    kg_heap_t heap;
+    kg_timer_t *drain_timer;
+    kg_hook_t hook;
+    kg_run_t *dirty;
+    kg_run_budget_t *budget;
+    kg_run_spares_t *spares; /* files for logs, made ahead by a worker */
+    kg_workq_t *spare_work;
+    kg_spare_job_t *spare_job; /* under way */
+    int logs_fd;
+    bool keeper_ready;
+    bool keeper_lost;
+    bool draining;
+    uint64_t drain_deadline_ns;
+    bool drain_over; /* the grace has passed, or nothing ran any more */
+    bool drained;
+    bool destroying;
+    kg_fn *drain_done;
+    void *drain_user;
+    uint64_t last_created_ns;
+    unsigned skipped; /* sandboxes of the store that can't be used now; their logs stay too */
+    kg_core_stats_t stats;
+    struct kg_fsop *fsops; /* files_priv.h */
+    struct kg_upload *uploads;
+    kg_expose_base_t expose;
+    kg_pools_t *pools; /* NULL: none */
+    kg_timer_t *pool_timer;
+    bool pool_soon;     /* it runs */
+    unsigned hidden;    /* sandboxes of pools, those that end too */
+    bool pools_relaxed; /* this host did not hold all that a member should have been held to */
+};
+
+/* Has a worker make a file if there is one too few. */
+/* Has a worker make files for logs and clear away those of logs that went, when it is worth it;
+ * with tidy also the last few. */
+void kg_core_refill(kg_core_t *core, bool tidy);
+uint64_t kg_core_stamp(kg_core_t *core); /* wall clock, each value once */
+void kg_core_tick_start(kg_core_t *core);
+void kg_core_drain_check(kg_core_t *core);
+int kg_core_recover(kg_core_t *core, kg_err_t *err);
+void kg_core_tick(void *user);
+
+/* ---- small things ---- */
+
+static inline uint64_t kg_ms(uint64_t ms)
+{
+    return ms * KG_NS_PER_MS;
+}
+int kg_oom(kg_err_t *err);
+int kg_bad(kg_err_t *err, const char *pointer, const char *fmt, ...) KG_PRINTF(3, 4);
+json_t *kg_json_time(uint64_t wall_ns); /* a string, or null for 0 */
+
+#endif

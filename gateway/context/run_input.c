@@ -1,0 +1,68 @@
+/* gateway/context: input(). A kernel that asks is answered from the run's own lines, else by a
+ * client, else the run is ended: it never waits for nobody. */
+#include <string.h>
+
+#include "gateway/base/log.h"
+#include "gateway/context/internal.h"
+
+static void answer(kg_run_t *run, kg_slice_t value, kg_slice_t header)
+{
+    int rc =
+        run->inc && run->inc->kernel ? kg_kernel_input_reply(run->inc->kernel, value, header) : 0;
+    if (rc) {
+        kg_log(KG_LOG_WARN, "run.input", "run=%s error=%d", run->id, -rc);
+    }
+}
+
+static void on_input(void *user, kg_slice_t prompt, bool password, kg_slice_t request_header)
+{
+    kg_run_t *run = user;
+    if (run->ended) {
+        return;
+    }
+    json_t *line = run->lines ? json_array_get(run->lines, run->line) : NULL;
+    if (line) {
+        run->line++;
+        answer(run, kg_slice(json_string_value(line), json_string_length(line)), request_header);
+        return;
+    }
+    if (!run->input_wait && run->context && strcmp(run->context->lang->name, "python") == 0) {
+        /* End of file, as a terminal says it: ipykernel's input() raises EOFError, which code may
+         * catch. */
+        answer(run, kg_slice_cstr("\x04"), request_header);
+        return;
+    }
+    kg_buf_clear(&run->input_header);
+    if (!run->input_wait || kg_buf_append_slice(&run->input_header, request_header)) {
+        kg_run_stop(run, KG_CAUSE_INPUT);
+        return;
+    }
+    (void)kg_mapper_input(run->mapper, prompt, password);
+}
+
+static void on_stop(void *user, kg_cut_t what)
+{
+    (void)what;
+    kg_run_stop(user, KG_CAUSE_LIMIT);
+}
+
+const kg_mapper_sink_t *kg_run_mapper_sink(kg_run_t *run, kg_mapper_sink_t *sink)
+{
+    *sink = (kg_mapper_sink_t){.input = on_input, .stop = on_stop, .user = run};
+    return sink;
+}
+
+int kg_run_input(kg_run_t *run, kg_slice_t value, kg_err_t *err)
+{
+    if (run->ended || !run->input_header.len) {
+        return kg_err_set(err, KG_ERR_NOT_WAITING, "run %s does not wait for input", run->id);
+    }
+    kg_buf_t header = run->input_header;
+    run->input_header = (kg_buf_t){0};
+    answer(run, value, kg_buf_slice(&header));
+    kg_buf_fini(&header);
+    if (run->sandbox) {
+        kg_sandbox_touch(run->sandbox);
+    }
+    return 0;
+}

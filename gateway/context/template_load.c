@@ -1,0 +1,652 @@
+/* gateway/context: reading template.json and its kernelspecs. Strict: an unknown key, a wrong type
+ * or a missing file is an error that names the file and the key. Files are small and read at start
+ * only. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "gateway/base/buf.h"
+#include "gateway/base/str.h"
+#include "gateway/context/template_internal.h"
+
+#define ROOTFS_MAX 200
+
+enum {
+    TEXT_MAX = 65536,
+    STRINGS_MAX = 64, /* aliases, richness */
+    LIMIT_MAX = 1 << 24,
+};
+
+static void free_strings(char ***strings)
+{
+    for (char **s = *strings; s && *s; s++) {
+        free(*s);
+    }
+    free(*strings);
+    *strings = NULL;
+}
+
+void kg_template_destroy(kg_template_t **tpl)
+{
+    kg_template_t *t = *tpl;
+    if (!t) {
+        return;
+    }
+    for (size_t i = 0; i < t->language_count; i++) {
+        free(t->languages[i].name);
+        free_strings(&t->languages[i].aliases);
+        kg_kernelspec_destroy(&t->languages[i].spec);
+        free_strings(&t->languages[i].zygote);
+    }
+    free(t->languages);
+    free(t->name);
+    free(t->description);
+    free(t->main_language);
+    free(t->dir);
+    free(t->prefix);
+    free(t->prefix_asked);
+    free(t->prefix_user);
+    free(t->rootfs);
+    free(t->home_skel);
+    free_strings(&t->richness);
+    free_strings(&t->cold_env);
+    free(t->warm_up);
+    kg_env_fini(&t->env);
+    free(t);
+    *tpl = NULL;
+}
+
+static int oom(kg_err_t *err)
+{
+    return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
+}
+
+static int dup_string(const char *value, char **ret, kg_err_t *err)
+{
+    *ret = strdup(value);
+    return *ret ? 0 : oom(err);
+}
+
+int kg_template_read_file(const char *dir, const char *name, kg_buf_t *out, kg_err_t *err)
+{
+    char path[KG_SBX_PATH_MAX * 2];
+    if (kg_format(path, sizeof(path), "%s/%s", dir, name)) {
+        return kg_err_set(err, KG_ERR_CONFIG, "%s: path too long", dir);
+    }
+    KG_AUTO_CLOSE int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) {
+        return kg_err_set(err, KG_ERR_CONFIG, "%s: %s", path, strerrordesc_np(errno));
+    }
+    if (kg_buf_reserve(out, TEXT_MAX + 1)) {
+        return oom(err);
+    }
+    char chunk[4096];
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof(chunk));
+        if (n < 0) {
+            return kg_err_set(err, KG_ERR_CONFIG, "%s: %s", path, strerrordesc_np(errno));
+        }
+        if (n == 0) {
+            return 0;
+        }
+        if (out->len + (size_t)n > TEXT_MAX) {
+            return kg_err_set(err, KG_ERR_CONFIG, "%s: larger than %d bytes", path, TEXT_MAX);
+        }
+        if (kg_buf_append(out, chunk, (size_t)n)) {
+            return oom(err);
+        }
+    }
+}
+
+/* ---- values ---- */
+
+static int wrong(kg_err_t *err, const char *pointer, const char *must)
+{
+    int rc = kg_err_set(err, KG_ERR_CONFIG, "%s must be %s", pointer, must);
+    kg_err_pointer(err, "%s", pointer);
+    return rc;
+}
+
+static int check_keys(json_t *object, const char *pointer, const char *const *known, kg_err_t *err)
+{
+    if (!json_is_object(object)) {
+        return wrong(err, *pointer ? pointer : "the file", "an object");
+    }
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach (object, key, value) {
+        const char *const *k = known;
+        while (*k && strcmp(*k, key) != 0) {
+            k++;
+        }
+        if (!*k) {
+            int rc = kg_err_set(err, KG_ERR_CONFIG, "unknown key %s/%.64s", pointer, key);
+            kg_err_pointer(err, "%s/%.64s", pointer, key);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static int get_string(json_t *object, const char *key, bool required, char **ret, kg_err_t *err)
+{
+    json_t *value = json_object_get(object, key);
+    if (!value && !required) {
+        return 0;
+    }
+    if (!json_is_string(value) || json_string_length(value) == 0) {
+        char pointer[80];
+        (void)kg_format(pointer, sizeof(pointer), "/%s", key);
+        return wrong(err, pointer, "a string that isn't empty");
+    }
+    return dup_string(json_string_value(value), ret, err);
+}
+
+static int get_bool(json_t *object, const char *key, bool *ret, kg_err_t *err)
+{
+    json_t *value = json_object_get(object, key);
+    if (!value) {
+        return 0;
+    }
+    if (!json_is_boolean(value)) {
+        char pointer[80];
+        (void)kg_format(pointer, sizeof(pointer), "/%s", key);
+        return wrong(err, pointer, "true or false");
+    }
+    *ret = json_is_true(value);
+    return 0;
+}
+
+static int get_strings(json_t *value, const char *pointer, char ***ret, kg_err_t *err)
+{
+    size_t count = json_array_size(value);
+    if (!json_is_array(value) || count > STRINGS_MAX) {
+        return wrong(err, pointer, "an array of strings");
+    }
+    char **strings = calloc(count + 1, sizeof(*strings));
+    if (!strings) {
+        return oom(err);
+    }
+    for (size_t i = 0; i < count; i++) {
+        json_t *item = json_array_get(value, i);
+        int rc = json_is_string(item) ? dup_string(json_string_value(item), &strings[i], err)
+                                      : wrong(err, pointer, "an array of strings");
+        if (rc) {
+            free_strings(&strings);
+            return rc;
+        }
+    }
+    *ret = strings;
+    return 0;
+}
+
+static int get_count(
+    json_t *object, const char *parent, const char *key, uint64_t max, uint64_t *ret, kg_err_t *err)
+{
+    json_t *value = json_object_get(object, key);
+    if (!value) {
+        return 0;
+    }
+    json_int_t n = json_integer_value(value);
+    if (!json_is_integer(value) || n <= 0 || (uint64_t)n > max) {
+        char pointer[80];
+        (void)kg_format(pointer, sizeof(pointer), "%s/%s", parent, key);
+        return wrong(err, pointer, "a whole number above 0");
+    }
+    *ret = (uint64_t)n;
+    return 0;
+}
+
+/* {prefix} and {template_dir} in text, replaced. */
+static int substitute(const kg_template_t *t, const char *text, char **ret, kg_err_t *err)
+{
+    static const char prefix_word[] = "{prefix}";
+    static const char dir_word[] = "{template_dir}";
+    KG_AUTO_BUF kg_buf_t out = {0};
+    int rc = kg_buf_append_cstr(&out, "");
+    while (*text && !rc) {
+        if (kg_str_starts(text, prefix_word)) {
+            rc = kg_buf_append_cstr(&out, t->prefix ? t->prefix
+                                                    : (t->prefix_asked ? t->prefix_asked : ""));
+            text += sizeof(prefix_word) - 1;
+        } else if (kg_str_starts(text, dir_word)) {
+            rc = kg_buf_append_cstr(&out, t->dir);
+            text += sizeof(dir_word) - 1;
+        } else {
+            rc = kg_buf_append_char(&out, *text++);
+        }
+    }
+    *ret = rc ? NULL : kg_buf_steal(&out, NULL);
+    return *ret ? 0 : oom(err);
+}
+
+static int substitute_all(const kg_template_t *t, char **strings, kg_err_t *err)
+{
+    for (char **s = strings; s && *s; s++) {
+        char *fresh = NULL;
+        int rc = substitute(t, *s, &fresh, err);
+        if (rc) {
+            return rc;
+        }
+        free(*s);
+        *s = fresh;
+    }
+    return 0;
+}
+
+/* ---- the parts of a template ---- */
+
+static bool is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* "host", or a directory without steps back. */
+static int load_rootfs(kg_template_t *t, json_t *json, kg_err_t *err)
+{
+    int rc = get_string(json, "rootfs", false, &t->rootfs, err);
+    if (rc) {
+        return rc;
+    }
+    if (!t->rootfs) {
+        return dup_string("host", &t->rootfs, err);
+    }
+    size_t len = strlen(t->rootfs);
+    if (len == 0 || len > ROOTFS_MAX || strstr(t->rootfs, "..") || strchr(t->rootfs, ':') ||
+        strcmp(t->rootfs, "/") == 0) {
+        return wrong(err, "/rootfs", "\"host\" or a directory");
+    }
+    return 0;
+}
+
+bool kg_template_on_host(const kg_template_t *t)
+{
+    return strcmp(t->rootfs, "host") == 0;
+}
+
+static int load_prefix(kg_template_t *t, json_t *json, const char *data_home, kg_err_t *err)
+{
+    KG_AUTO_FREE char *user = NULL;
+    int rc = get_string(json, "prefix", false, &t->prefix_asked, err);
+    rc = rc ? rc : get_string(json, "prefix_user", false, &user, err);
+    if (rc || !t->prefix_asked) {
+        t->built = !rc;
+        return rc;
+    }
+    if (t->prefix_asked[0] != '/') {
+        return wrong(err, "/prefix", "an absolute path");
+    }
+    if (user && data_home) {
+        t->prefix_user = kg_strdup_printf("%s/%s", data_home, user);
+        if (!t->prefix_user) {
+            return oom(err);
+        }
+    }
+    if (!kg_template_on_host(t) ||
+        is_dir(t->prefix_asked)) { /* else it lies in the template's own root */
+        t->built = true;
+        return dup_string(t->prefix_asked, &t->prefix, err);
+    }
+    if (t->prefix_user && is_dir(t->prefix_user)) {
+        t->built = true;
+        return dup_string(t->prefix_user, &t->prefix, err);
+    }
+    return 0;
+}
+
+static int load_env(kg_template_t *t, json_t *json, kg_err_t *err)
+{
+    json_t *object = json_object_get(json, "env");
+    int rc = kg_env_check(object, "/env", err);
+    if (rc) {
+        err->code = KG_ERR_CONFIG;
+        return -EINVAL;
+    }
+    if (kg_env_merge_json(&t->env, object)) {
+        return oom(err);
+    }
+    return substitute_all(t, t->env.items, err);
+}
+
+static int load_limits(kg_template_t *t, json_t *json, kg_err_t *err)
+{
+    static const char *const keys[] = {"memory_mib", "cpus", "pids", "disk_mib", NULL};
+    json_t *limits = json_object_get(json, "limits");
+    if (!limits) {
+        return 0;
+    }
+    uint64_t memory = 0;
+    uint64_t pids = 0;
+    uint64_t disk = 0;
+    json_t *cpus = json_object_get(limits, "cpus");
+    int rc = check_keys(limits, "/limits", keys, err);
+    rc = rc ? rc : get_count(limits, "/limits", "memory_mib", LIMIT_MAX, &memory, err);
+    rc = rc ? rc : get_count(limits, "/limits", "pids", LIMIT_MAX, &pids, err);
+    rc = rc ? rc : get_count(limits, "/limits", "disk_mib", LIMIT_MAX, &disk, err);
+    if (!rc && cpus && (!json_is_number(cpus) || json_number_value(cpus) <= 0)) {
+        rc = wrong(err, "/limits/cpus", "a number above 0");
+    }
+    t->memory_mib = (unsigned)memory;
+    t->pids = (unsigned)pids;
+    t->disk_mib = (unsigned)disk;
+    t->cpus = json_number_value(cpus);
+    return rc;
+}
+
+static int load_run_limits(kg_template_t *t, json_t *json, kg_err_t *err)
+{
+    static const char *const keys[] = {"output_bytes", "result_bytes", "events", "on_exceed", NULL};
+    static const char parent[] = "/run_limits";
+    json_t *limits = json_object_get(json, "run_limits");
+    if (!limits) {
+        return 0;
+    }
+    json_t *exceed = json_object_get(limits, "on_exceed");
+    int rc = check_keys(limits, parent, keys, err);
+    rc = rc ? rc : get_count(limits, parent, "output_bytes", INT64_MAX, &t->output_bytes, err);
+    rc = rc ? rc : get_count(limits, parent, "result_bytes", INT64_MAX, &t->result_bytes, err);
+    rc = rc ? rc : get_count(limits, parent, "events", INT64_MAX, &t->events, err);
+    if (rc || !exceed) {
+        return rc;
+    }
+    const char *word = json_string_value(exceed);
+    if (!word || (strcmp(word, "truncate") != 0 && strcmp(word, "stop") != 0)) {
+        return wrong(err, "/run_limits/on_exceed", "\"truncate\" or \"stop\"");
+    }
+    t->stop_on_exceed = strcmp(word, "stop") == 0;
+    return 0;
+}
+
+static int load_pool(kg_template_t *t, json_t *json, kg_err_t *err)
+{
+    static const char *const keys[] = {"min",        "max",       "refill_per_minute",
+                                       "memory_mib", "max_age_s", NULL};
+    static const char parent[] = "/pool";
+    json_t *pool = json_object_get(json, "pool");
+    json_t *min_json = json_object_get(pool, "min");
+    uint64_t min = 0;
+    uint64_t max = 0;
+    uint64_t refill = 60;
+    uint64_t memory = 0;
+    uint64_t age = 3600;
+    int rc = pool ? check_keys(pool, parent, keys, err) : 0;
+    bool zero = json_is_integer(min_json) && json_integer_value(min_json) == 0;
+    rc = rc || zero ? rc : get_count(pool, parent, "min", KG_POOL_SIZE_MAX, &min, err);
+    rc = rc ? rc : get_count(pool, parent, "max", KG_POOL_SIZE_MAX, &max, err);
+    rc = rc ? rc : get_count(pool, parent, "refill_per_minute", KG_POOL_REFILL_MAX, &refill, err);
+    rc = rc ? rc : get_count(pool, parent, "memory_mib", LIMIT_MAX, &memory, err);
+    rc = rc ? rc : get_count(pool, parent, "max_age_s", INT32_MAX, &age, err);
+    if (!rc && pool && (!max || max < min)) {
+        rc = wrong(err, "/pool/max", "there, and min or more");
+    }
+    t->pool = (kg_pool_opts_t){
+        .min = (unsigned)min,
+        .max = (unsigned)max,
+        .refill_per_minute = (unsigned)refill,
+        .memory_mib = (unsigned)memory,
+        .max_age_s = (unsigned)age,
+    };
+    return rc;
+}
+
+static int load_kernel(kg_template_t *t, const char *file, kg_tpl_language_t *lang, kg_err_t *err)
+{
+    if (strchr(file, '/')) {
+        return kg_err_set(err, KG_ERR_CONFIG,
+                          "/languages/%s/kernel must be a file beside template.json", lang->name);
+    }
+    KG_AUTO_BUF kg_buf_t text = {0};
+    /* Named as its template where that has one kernel; with more, each carries its language too. */
+    KG_AUTO_FREE char *name = strcmp(lang->name, t->main_language) == 0
+                                  ? strdup(t->name)
+                                  : kg_strdup_printf("%s-%s", t->name, lang->name);
+    if (!name) {
+        return oom(err);
+    }
+    int rc = kg_template_read_file(t->dir, file, &text, err);
+    rc = rc ? rc : kg_kernelspec_parse(name, kg_buf_slice(&text), &lang->spec, err);
+    if (rc) {
+        return kg_err_wrap(err, "%s%s%s", file, err->pointer[0] ? " " : "", err->pointer);
+    }
+    rc = substitute_all(t, lang->spec->argv, err);
+    return rc ? rc : substitute_all(t, lang->spec->env, err);
+}
+
+static int load_zygote(
+    kg_template_t *t, json_t *json, const char *language, kg_tpl_language_t *lang, kg_err_t *err)
+{
+    char pointer[96];
+    json_t *argv = json_object_get(json, "zygote");
+    if (!argv) {
+        return 0;
+    }
+    (void)kg_format(pointer, sizeof(pointer), "%s/zygote", language);
+    int rc = get_strings(argv, pointer, &lang->zygote, err);
+    if (!rc && (!lang->zygote[0] || !lang->zygote[0][0])) {
+        rc = wrong(err, pointer, "an array that begins with a program");
+    }
+    return rc ? rc : substitute_all(t, lang->zygote, err);
+}
+
+static int load_language(kg_template_t *t, const char *name, json_t *json, kg_err_t *err)
+{
+    static const char *const keys[] = {"kernel", "aliases", "zygote", NULL};
+    char pointer[80];
+    char sub[96];
+    if (kg_format(pointer, sizeof(pointer), "/languages/%s", name) || strchr(name, '/')) {
+        return kg_err_set(err, KG_ERR_CONFIG, "/languages: bad name");
+    }
+    (void)kg_format(sub, sizeof(sub), "%s/aliases", pointer);
+    int rc = check_keys(json, pointer, keys, err);
+    if (rc) {
+        return rc;
+    }
+    kg_tpl_language_t *lang = &t->languages[t->language_count++];
+    json_t *aliases = json_object_get(json, "aliases");
+    const char *file = json_string_value(json_object_get(json, "kernel"));
+    rc = dup_string(name, &lang->name, err);
+    if (rc || !lang->name) {
+        return rc;
+    }
+    if (aliases) {
+        rc = get_strings(aliases, sub, &lang->aliases, err);
+    }
+    if (!file) {
+        (void)kg_format(sub, sizeof(sub), "%s/kernel", pointer);
+        return wrong(err, sub, "a file's name");
+    }
+    rc = rc ? rc : load_zygote(t, json, pointer, lang, err);
+    return rc ? rc : load_kernel(t, file, lang, err);
+}
+
+static int load_languages(kg_template_t *t, json_t *json, kg_err_t *err)
+{
+    json_t *languages = json_object_get(json, "languages");
+    if (!json_is_object(languages)) {
+        return wrong(err, "/languages", "an object");
+    }
+    size_t count = json_object_size(languages);
+    t->languages = calloc(count ? count : 1, sizeof(*t->languages));
+    if (!t->languages) {
+        return oom(err);
+    }
+    const char *name = NULL;
+    json_t *value = NULL;
+    json_object_foreach (languages, name, value) {
+        int rc = load_language(t, name, value, err);
+        if (rc) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
+/* A word of a later version is refused, not half obeyed. */
+static int load_start(kg_template_t *t, json_t *json, kg_err_t *err)
+{
+    json_t *value = json_object_get(json, "start");
+    const char *word = json_string_value(value);
+    t->start = kg_start_kind_of(word);
+    if (value && (!word || strcmp(word, kg_start_kind_name(t->start)) != 0)) {
+        return wrong(err, "/start", "\"spawn\" or \"zygote\"");
+    }
+    return 0;
+}
+
+static int load_parts(kg_template_t *t, json_t *json, const char *data_home, kg_err_t *err)
+{
+    static const char *const keys[] = {"name",      "description", "hidden",      "main_language",
+                                       "languages", "prefix",      "prefix_user", "home_skel",
+                                       "rootfs",    "env",         "limits",      "run_limits",
+                                       "start",     "debugger",    "richness",    "pool",
+                                       "warm_up",   "cold_env",    NULL};
+    KG_AUTO_FREE char *skel = NULL;
+    json_t *richness = json_object_get(json, "richness");
+    json_t *cold = json_object_get(json, "cold_env");
+    t->debugger = true;
+    int rc = check_keys(json, "", keys, err);
+    rc = rc ? rc : get_string(json, "name", true, &t->name, err);
+    rc = rc ? rc : get_string(json, "description", true, &t->description, err);
+    rc = rc ? rc : get_string(json, "main_language", true, &t->main_language, err);
+    rc = rc ? rc : get_string(json, "home_skel", false, &skel, err);
+    rc = rc ? rc : get_bool(json, "hidden", &t->hidden, err);
+    rc = rc ? rc : get_bool(json, "debugger", &t->debugger, err);
+    rc = rc ? rc : load_rootfs(t, json, err);
+    rc = rc ? rc : load_start(t, json, err);
+    rc = rc ? rc : load_prefix(t, json, data_home, err);
+    rc = rc ? rc : load_env(t, json, err);
+    rc = rc ? rc : load_limits(t, json, err);
+    rc = rc ? rc : load_run_limits(t, json, err);
+    rc = rc ? rc : load_pool(t, json, err);
+    rc = rc ? rc : get_string(json, "warm_up", false, &t->warm_up, err);
+    rc = rc || !cold ? rc : get_strings(cold, "/cold_env", &t->cold_env, err);
+    rc = rc || !richness ? rc : get_strings(richness, "/richness", &t->richness, err);
+    rc = rc || !skel ? rc : substitute(t, skel, &t->home_skel, err);
+    return rc ? rc : load_languages(t, json, err);
+}
+
+static int parse_json(const kg_buf_t *text, json_t **ret, kg_err_t *err)
+{
+    json_error_t at;
+    *ret = json_loadb(text->data, text->len, JSON_REJECT_DUPLICATES, &at);
+    if (!*ret) {
+        return kg_err_set(err, KG_ERR_CONFIG, "line %d, column %d: %s", at.line, at.column,
+                          at.text);
+    }
+    return 0;
+}
+
+int kg_template_load(const char *dir, const char *data_home, kg_template_t **ret_tpl, kg_err_t *err)
+{
+    KG_AUTO(kg_template_destroy) kg_template_t *t = calloc(1, sizeof(*t));
+    KG_AUTO(json_decrefp) json_t *json = NULL;
+    KG_AUTO_BUF kg_buf_t text = {0};
+    if (!t) {
+        return oom(err);
+    }
+    int rc = dup_string(dir, &t->dir, err);
+    rc = rc ? rc : kg_template_read_file(dir, "template.json", &text, err);
+    if (rc) {
+        return rc;
+    }
+    rc = parse_json(&text, &json, err);
+    rc = rc ? rc : load_parts(t, json, data_home, err);
+    const char *folder = strrchr(dir, '/');
+    if (!rc && (strcmp(t->name, folder ? folder + 1 : dir) != 0 || !kg_name_valid(t->name, 63))) {
+        rc = wrong(err, "/name", "the folder's name, of a-z, 0-9 and -");
+    }
+    if (rc) {
+        (void)kg_err_wrap(err, "%s/template.json", dir);
+        return rc;
+    }
+    *ret_tpl = KG_TAKE(t);
+    return 0;
+}
+
+int kg_templates_append_take(kg_templates_t *list, kg_template_t *tpl_take, kg_err_t *err)
+{
+    kg_template_t **items = realloc(list->items, (list->count + 1) * sizeof(kg_template_t *));
+    if (!items) {
+        kg_template_destroy(&tpl_take);
+        return oom(err);
+    }
+    list->items = items;
+    items[list->count++] = tpl_take;
+    return 0;
+}
+
+int kg_templates_each(kg_templates_t *list,
+                      const char *dir,
+                      const char *file,
+                      kg_template_folder_fn *load,
+                      void *user,
+                      kg_err_t *err)
+{
+    KG_AUTO_FREE char *real = realpath(dir, NULL);
+    struct dirent **names = NULL;
+    int count = real ? scandir(real, &names, NULL, alphasort) : -1;
+    if (count < 0) {
+        return kg_err_set(err, KG_ERR_CONFIG, "template directory %s: %s", dir,
+                          strerrordesc_np(errno));
+    }
+    int rc = 0;
+    for (int i = 0; i < count; i++) {
+        char path[KG_SBX_PATH_MAX * 2];
+        char inner[KG_SBX_PATH_MAX * 2];
+        if (!rc && names[i]->d_name[0] != '.') {
+            rc = kg_format(path, sizeof(path), "%s/%s", real, names[i]->d_name) ||
+                         kg_format(inner, sizeof(inner), "%s/%s", path, file)
+                     ? kg_err_set(err, KG_ERR_CONFIG, "%s/%.64s: path too long", dir,
+                                  names[i]->d_name)
+                     : 0;
+            rc = rc || access(inner, F_OK) != 0 ? rc : load(list, path, user, err);
+        }
+        free(names[i]);
+    }
+    free(names);
+    return rc;
+}
+
+static int load_folder(kg_templates_t *list, const char *folder, void *user, kg_err_t *err)
+{
+    const char *const *data_home = user;
+    if (kg_templates_find(list, strrchr(folder, '/') + 1)) {
+        return 0;
+    }
+    kg_template_t *tpl = NULL;
+    int rc = kg_template_load(folder, *data_home, &tpl, err);
+    return rc ? rc : kg_templates_append_take(list, tpl, err);
+}
+
+int kg_templates_load_dir(kg_templates_t *list,
+                          const char *dir,
+                          const char *data_home,
+                          kg_err_t *err)
+{
+    return kg_templates_each(list, dir, "template.json", load_folder, &data_home, err);
+}
+
+int kg_templates_load(kg_templates_t *list, const kg_template_sources_t *sources, kg_err_t *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < sources->dir_count && !rc; i++) {
+        rc = kg_templates_load_dir(list, sources->dirs[i], sources->data_home, err);
+    }
+    for (size_t i = 0; i < sources->kernelspec_dir_count && !rc; i++) {
+        rc = kg_templates_load_kernelspecs(list, sources->kernelspec_dirs[i], err);
+    }
+    return rc;
+}
+
+void kg_templates_fini(kg_templates_t *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        kg_template_destroy(&list->items[i]);
+    }
+    free(list->items);
+    *list = (kg_templates_t){0};
+}
