@@ -1,0 +1,39 @@
+/* Who asks, and what may they. Keys are checked by the store; what it said is remembered for
+ * seconds, so that a request does not cost a query. Plain keys are never kept or logged. */
+#ifndef KG_API_AUTH_H
+#define KG_API_AUTH_H
+
+#include "gateway/api/op.h"
+#include "gateway/base/buf.h"
+#include "gateway/base/clock.h"
+#include "gateway/base/err.h"
+#include "gateway/store/store.h"
+
+/* Public plain data. */
+typedef struct kg_principal {
+    kg_key_t key; /* key.owner owns what this principal makes */
+} kg_principal_t;
+
+typedef struct kg_auth kg_auth_t;
+
+#define KG_AUTH_CACHE_MAX 256
+#define KG_AUTH_CACHE_NS                                                                           \
+    (5 * KG_NS_PER_S) /* a key that `sandald keys` removed works for so long at most */
+
+/* store and clock are borrowed. */
+int kg_auth_create(kg_store_t *store, const kg_clock_t *clock, kg_auth_t **ret_auth);
+void kg_auth_destroy(kg_auth_t **auth); /* NULL ok; NULLs the pointer */
+/* No key and a wrong key are both unauthorized; a store that fails is internal. */
+int kg_auth_check(kg_auth_t *auth, kg_slice_t plain, kg_principal_t *ret_who, kg_err_t *err);
+/* Forgets what it remembers (keys were added or removed). */
+void kg_auth_forget(kg_auth_t *auth);
+/* The one owner of keyless loopback, who may do all. */
+void kg_auth_local(kg_principal_t *ret_who);
+
+/* May who call an operation with this right? sandbox: the id of the one that it names, or NULL.
+ * forbidden. */
+int kg_auth_allow(const kg_principal_t *who, kg_right_t right, const char *sandbox, kg_err_t *err);
+/* "use", "admin", "attach:ID": a scope of its form. */
+bool kg_scope_valid(const char *scope);
+
+#endif

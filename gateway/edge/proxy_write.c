@@ -1,0 +1,230 @@
+/* Heads written anew. What concerns one hop alone stays with it; what is the daemon's never gets
+ * into a sandbox; what a sandbox must not say to the other origin of all sandboxes goes too. */
+#include <errno.h>
+#include <strings.h>
+
+#include "gateway/edge/proxy_head.h"
+
+#define POLICY "sandbox allow-scripts allow-forms"
+
+static bool is(kg_slice_t name, const char *wanted)
+{
+    return name.len == strlen(wanted) && strncasecmp(name.data, wanted, name.len) == 0;
+}
+
+static bool begins(kg_slice_t text, const char *with)
+{
+    return text.len >= strlen(with) && strncasecmp(text.data, with, strlen(with)) == 0;
+}
+
+/* Of one hop: the known ones, and those that Connection names. */
+static bool of_one_hop(const proxy_head_t *head, kg_slice_t name)
+{
+    static const char *const names[] = {
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "proxy-authorization",
+        "proxy-authenticate",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "http2-settings",
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(names); i++) {
+        if (is(name, names[i])) {
+            return true;
+        }
+    }
+    /* A list must not take away what says how long a body is, or where it goes. */
+    return !is(name, "content-length") && !is(name, "host") &&
+           proxy_head_lists(head, "connection", name);
+}
+
+static int put(kg_buf_t *out, const char *name, kg_slice_t value)
+{
+    return kg_buf_printf(out, "%s: %.*s\r\n", name, (int)value.len, value.data ? value.data : "");
+}
+
+static int put_row(kg_buf_t *out, kg_slice_t name, kg_slice_t value)
+{
+    int r = kg_buf_append_slice(out, name);
+    r = r < 0 ? r : kg_buf_append(out, ": ", 2);
+    r = r < 0 ? r : kg_buf_append_slice(out, value);
+    return r < 0 ? r : kg_buf_append(out, "\r\n", 2);
+}
+
+/* All cookies but ours. */
+static int put_cookies(kg_buf_t *out, kg_slice_t cookies)
+{
+    bool any = false;
+    int r = 0;
+    while (r == 0 && cookies.len > 0) {
+        const char *semi = memchr(cookies.data, ';', cookies.len);
+        size_t len = semi ? (size_t)(semi - cookies.data) : cookies.len;
+        kg_slice_t one = kg_slice(cookies.data, len);
+        while (one.len > 0 && one.data[0] == ' ') {
+            one.data++;
+            one.len--;
+        }
+        if (one.len > 0 && !begins(one, PROXY_TOKEN_NAME "=")) {
+            r = kg_buf_append_cstr(out, any ? "; " : "Cookie: ");
+            r = r < 0 ? r : kg_buf_append_slice(out, one);
+            any = true;
+        }
+        size_t step = semi ? len + 1 : len;
+        cookies.data += step;
+        cookies.len -= step;
+    }
+    return r < 0 || !any ? r : kg_buf_append(out, "\r\n", 2);
+}
+
+/* The daemon's own keys, wherever a client may have put them. */
+static bool is_key(kg_slice_t value)
+{
+    return begins(value, "Bearer sk-sandal-") || begins(value, "sk-sandal-");
+}
+
+static bool stays_here(kg_slice_t name, kg_slice_t value)
+{
+    return begins(name, "x-sandal-") || begins(name, "x-forwarded-") || is(name, "forwarded") ||
+           is(name, "x-real-ip") ||
+           ((is(name, "authorization") || is(name, "x-api-key")) && is_key(value));
+}
+
+static int
+put_request_row(const proxy_head_t *head, unsigned row, const proxy_route_t *route, kg_buf_t *out)
+{
+    kg_slice_t name = proxy_head_row_name(head, row);
+    kg_slice_t value = proxy_head_row_value(head, row);
+    if (of_one_hop(head, name) || stays_here(name, value)) {
+        return 0;
+    }
+    if (is(name, "cookie")) {
+        return route->path_form ? 0 : put_cookies(out, value);
+    }
+    return put_row(out, name, value);
+}
+
+int proxy_write_request(const proxy_head_t *head,
+                        const http_parser *parser,
+                        const proxy_route_t *route,
+                        const proxy_forward_t *how,
+                        kg_buf_t *out)
+{
+    int r = kg_buf_printf(out, "%s %.*s HTTP/1.%d\r\n",
+                          http_method_str((enum http_method)parser->method), (int)route->path.len,
+                          route->path.data, how->http10 ? 0 : 1);
+    for (unsigned i = 0; r == 0 && i < head->count; i++) {
+        r = put_request_row(head, i, route, out);
+    }
+    r = r < 0 ? r : put(out, "X-Forwarded-For", how->peer);
+    r = r < 0 ? r : put(out, "X-Forwarded-Proto", kg_slice_cstr(how->https ? "https" : "http"));
+    r = r < 0 ? r : put(out, "X-Forwarded-Host", proxy_head_get(head, "host"));
+    if (r == 0 && route->path_form) {
+        r = put(out, "X-Forwarded-Prefix", kg_slice_cstr(route->prefix));
+    }
+    if (r == 0 && how->upgrade) {
+        r = put(out, "Connection", kg_slice_cstr("Upgrade"));
+        r = r < 0 ? r : put(out, "Upgrade", proxy_head_get(head, "upgrade"));
+    } else if (r == 0) {
+        r = put(out, "Connection", kg_slice_cstr(how->http10 ? "close" : "keep-alive"));
+    }
+    if (r == 0 && how->chunked) {
+        r = put(out, "Transfer-Encoding", kg_slice_cstr("chunked"));
+    }
+    return r < 0 ? r : kg_buf_append(out, "\r\n", 2);
+}
+
+/* A cookie for a domain would reach the neighbours' origins: it is the host's alone. */
+static int put_set_cookie(kg_buf_t *out, kg_slice_t value)
+{
+    bool any = false;
+    int r = kg_buf_append_cstr(out, "Set-Cookie: ");
+    while (r == 0 && value.len > 0) {
+        const char *semi = memchr(value.data, ';', value.len);
+        size_t len = semi ? (size_t)(semi - value.data) : value.len;
+        kg_slice_t one = kg_slice(value.data, len);
+        while (one.len > 0 && one.data[0] == ' ') {
+            one.data++;
+            one.len--;
+        }
+        if (!(any && (begins(one, "domain=") || begins(one, "domain ") || is(one, "domain")))) {
+            r = any ? kg_buf_append(out, "; ", 2) : 0;
+            r = r < 0 ? r : kg_buf_append_slice(out, one);
+            any = true;
+        }
+        size_t step = semi ? len + 1 : len;
+        value.data += step;
+        value.len -= step;
+    }
+    return r < 0 ? r : kg_buf_append(out, "\r\n", 2);
+}
+
+static int put_answer_row(const proxy_head_t *head,
+                          unsigned row,
+                          const proxy_route_t *route,
+                          const proxy_answer_t *how,
+                          kg_buf_t *out)
+{
+    kg_slice_t name = proxy_head_row_name(head, row);
+    kg_slice_t value = proxy_head_row_value(head, row);
+    if (!proxy_row_valid(name, value) || of_one_hop(head, name) ||
+        (how->chunked && is(name, "content-length"))) {
+        return 0;
+    }
+    if (is(name, "set-cookie") || is(name, "set-cookie2")) {
+        bool ours = begins(value, PROXY_TOKEN_NAME "=");
+        return route->path_form || ours || is(name, "set-cookie2") ? 0 : put_set_cookie(out, value);
+    }
+    if (route->path_form && is(name, "location") && value.len > 0 && value.data[0] == '/' &&
+        !(value.len > 1 && value.data[1] == '/')) {
+        return kg_buf_printf(out, "Location: %s%.*s\r\n", route->prefix, (int)value.len,
+                             value.data);
+    }
+    /* Powers over the origin that all sandboxes share. */
+    if (route->path_form && (is(name, "service-worker-allowed") || is(name, "clear-site-data") ||
+                             is(name, "strict-transport-security"))) {
+        return 0;
+    }
+    return put_row(out, name, value);
+}
+
+void proxy_write_cookie(kg_slice_t token, bool https, kg_buf_t *out)
+{
+    (void)kg_buf_printf(
+        out, "Set-Cookie: " PROXY_TOKEN_NAME "=%.*s; Path=/; HttpOnly; SameSite=Lax%s\r\n",
+        (int)token.len, token.data, https ? "; Secure" : "");
+}
+
+int proxy_write_answer(const proxy_head_t *head,
+                       const http_parser *parser,
+                       const proxy_route_t *route,
+                       const proxy_answer_t *how,
+                       kg_buf_t *out)
+{
+    const char *reason = http_status_str((enum http_status)parser->status_code);
+    int r = kg_buf_printf(out, "HTTP/1.1 %u %s\r\n", parser->status_code, reason);
+    for (unsigned i = 0; r == 0 && i < head->count; i++) {
+        r = put_answer_row(head, i, route, how, out);
+    }
+    if (r == 0 && parser->status_code < 200 && !how->upgrade) {
+        return kg_buf_append(out, "\r\n", 2);
+    }
+    if (r == 0 && route->path_form) {
+        r = put(out, "Content-Security-Policy", kg_slice_cstr(POLICY));
+    }
+    if (r == 0 && how->cookie.data) {
+        proxy_write_cookie(how->cookie, how->https, out);
+    }
+    if (r == 0 && how->upgrade) {
+        r = put(out, "Upgrade", proxy_head_get(head, "upgrade"));
+    }
+    if (r == 0 && how->chunked) {
+        r = put(out, "Transfer-Encoding", kg_slice_cstr("chunked"));
+    }
+    const char *connection = how->upgrade ? "Upgrade" : how->close ? "close" : "keep-alive";
+    r = r < 0 ? r : put(out, "Connection", kg_slice_cstr(connection));
+    return r < 0 ? r : kg_buf_append(out, "\r\n", 2);
+}

@@ -1,0 +1,437 @@
+/* One WebSocket. Frames are made here and handed to lws as raw bytes, many in one write: one
+ * lws_write and one turn of the loop per frame would cost ten times as much. Every write holds
+ * whole frames, so lws can put its own control frames between any two of ours. Long messages are
+ * cut into fragments for the same reason. */
+#include <errno.h>
+#include <string.h>
+
+#include "gateway/base/utf8.h"
+#include "gateway/edge/edge_priv.h"
+
+#define OP_CONTINUATION 0x0u
+#define OP_TEXT 0x1u
+#define OP_BINARY 0x2u
+#define OP_PING 0x9u
+#define FIN 0x80u
+#define HEADER_MAX 10u
+
+static size_t put_header(unsigned char *at, unsigned op_fin, size_t len)
+{
+    at[0] = (unsigned char)op_fin;
+    if (len < 126) {
+        at[1] = (unsigned char)len;
+        return 2;
+    }
+    if (len < 65536) {
+        at[1] = 126;
+        at[2] = (unsigned char)(len >> 8);
+        at[3] = (unsigned char)len;
+        return 4;
+    }
+    at[1] = 127;
+    for (unsigned i = 0; i < 8; i++) {
+        at[2 + i] = (unsigned char)((uint64_t)len >> (56 - 8 * i));
+    }
+    return 10;
+}
+
+/* Length of the frame that begins at data (one of ours, whole). */
+static size_t frame_len(const char *data)
+{
+    const unsigned char *at = (const unsigned char *)data;
+    if (at[1] < 126) {
+        return 2u + at[1];
+    }
+    if (at[1] == 126) {
+        return 4u + ((size_t)at[2] << 8 | at[3]);
+    }
+    size_t len = 0;
+    for (unsigned i = 0; i < 8; i++) {
+        len = len << 8 | at[2 + i];
+    }
+    return 10 + len;
+}
+
+static size_t queued(const kg_ws_t *ws)
+{
+    return ws->out.len - ws->out_off;
+}
+
+size_t kg_ws_queued(const kg_ws_t *ws)
+{
+    return queued(ws);
+}
+
+static void compact(kg_ws_t *ws)
+{
+    if (ws->out_off == ws->out.len) {
+        if (ws->out.cap > KG_EDGE_BUFFER_KEPT) {
+            kg_buf_fini(&ws->out); /* an idle connection keeps no big buffer */
+        }
+        kg_buf_clear(&ws->out);
+        ws->out_off = 0;
+    } else if (ws->out_off > KG_EDGE_PIECE && ws->out_off > ws->out.len / 2) {
+        kg_buf_consume(&ws->out, ws->out_off);
+        ws->out_off = 0;
+    }
+}
+
+static int append_frame(kg_buf_t *out, unsigned op_fin, const char *data, size_t len)
+{
+    unsigned char header[HEADER_MAX];
+    size_t n = put_header(header, op_fin, len);
+    (void)kg_buf_append(out, header, n); /* room was made for all */
+    return kg_buf_append(out, data, len);
+}
+
+static int send_message(kg_ws_t *ws, kg_slice_t data, unsigned op)
+{
+    if (ws->closing) {
+        return -EPIPE;
+    }
+    size_t fragments = data.len / KG_EDGE_WS_FRAGMENT + 1;
+    size_t need = 0;
+    if (!kg_add_size(data.len, fragments * HEADER_MAX, &need)) {
+        return -ENOBUFS;
+    }
+    if (queued(ws) > 0 && queued(ws) + need > ws->conn->edge->opts.ws_queue_max) {
+        return -ENOBUFS;
+    }
+    if (kg_buf_reserve(&ws->out, need) < 0) {
+        return -ENOMEM;
+    }
+    bool asked = queued(ws) > 0; /* while anything is queued, writability is asked for */
+    size_t at = 0;
+    do {
+        size_t n = data.len - at;
+        n = n < KG_EDGE_WS_FRAGMENT ? n : KG_EDGE_WS_FRAGMENT;
+        unsigned op_fin = (at ? OP_CONTINUATION : op) | (at + n == data.len ? FIN : 0);
+        (void)append_frame(&ws->out, op_fin, data.data + at, n);
+        at += n;
+    } while (at < data.len);
+    if (!asked) { /* each call costs a system call */
+        lws_callback_on_writable(ws->conn->wsi);
+    }
+    return 0;
+}
+
+int kg_ws_send(kg_ws_t *ws, kg_slice_t text)
+{
+    return send_message(ws, text, OP_TEXT);
+}
+
+int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data)
+{
+    return send_message(ws, data, OP_BINARY);
+}
+
+void kg_ws_set_source(kg_ws_t *ws, kg_ws_pull_fn *fill, void *user)
+{
+    ws->fill = fill;
+    ws->fill_user = user;
+    kg_ws_wake(ws);
+}
+
+void kg_ws_wake(kg_ws_t *ws)
+{
+    if (ws->fill && !ws->src_ready) {
+        ws->src_ready = true;
+        lws_callback_on_writable(ws->conn->wsi);
+    }
+}
+
+void kg_ws_pause(kg_ws_t *ws, bool paused)
+{
+    if (ws->paused != paused) {
+        ws->paused = paused;
+        ws->last_rx_ns = kg_now_ns();
+        lws_rx_flow_control(ws->conn->wsi, paused ? 0 : 1);
+    }
+}
+
+void kg_ws_close(kg_ws_t *ws, unsigned code, const char *reason)
+{
+    if (ws->closing) {
+        return;
+    }
+    ws->closing = true;
+    ws->close_code = code;
+    strncpy(ws->close_reason, reason ? reason : "", sizeof(ws->close_reason) - 1);
+    ws->close_deadline_ns = kg_now_ns() + KG_EDGE_WS_CLOSE_NS;
+    kg_ws_pause(ws, false); /* or the client's own close would not be read */
+    lws_callback_on_writable(ws->conn->wsi);
+}
+
+void kg_ws_set_user(kg_ws_t *ws, void *user)
+{
+    ws->user = user;
+}
+
+void *kg_ws_user(const kg_ws_t *ws)
+{
+    return ws->user;
+}
+
+/* --- Writing
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+/* Whole queued frames, up to a piece. */
+static size_t queued_piece(const kg_ws_t *ws)
+{
+    size_t at = ws->out_off;
+    while (at < ws->out.len) {
+        size_t len = frame_len(ws->out.data + at);
+        if (at > ws->out_off && at + len - ws->out_off > KG_EDGE_PIECE) {
+            break;
+        }
+        at += len;
+    }
+    return at - ws->out_off;
+}
+
+/* Asks the source once and frames what it gave, in place. False when it has nothing now. */
+static bool pull_frame(kg_ws_t *ws)
+{
+    size_t begin = ws->src.len;
+    char room[HEADER_MAX] = {0};
+    if (kg_buf_append(&ws->src, room, sizeof(room)) < 0) {
+        return false;
+    }
+    bool end = false;
+    kg_pull_t result = ws->fill(ws->fill_user, &ws->src, KG_EDGE_WS_FRAGMENT, &end);
+    size_t len = ws->src.len - begin - HEADER_MAX;
+    if (result == KG_PULL_ABORT || result == KG_PULL_END) {
+        ws->fill = NULL;
+        end = true;
+    }
+    if (len == 0 && !(end && ws->src_mid)) {
+        ws->src.len = begin;
+        ws->src_ready = false;
+        return false;
+    }
+    unsigned char header[HEADER_MAX];
+    size_t n = put_header(header, (ws->src_mid ? OP_CONTINUATION : OP_TEXT) | (end ? FIN : 0), len);
+    memcpy(ws->src.data + begin, header, n);
+    memmove(ws->src.data + begin + n, ws->src.data + begin + HEADER_MAX, len);
+    ws->src.len -= HEADER_MAX - n;
+    ws->src_mid = !end;
+    ws->src_ready = ws->fill && result == KG_PULL_MORE;
+    if (result == KG_PULL_ABORT) {
+        kg_ws_close(ws, 1011, "internal error");
+    }
+    return ws->src_ready;
+}
+
+static void fill_from_source(kg_ws_t *ws)
+{
+    kg_buf_clear(&ws->src);
+    if (!ws->fill || !ws->src_ready) {
+        return;
+    }
+    uint64_t begin_ns = kg_now_ns();
+    while (ws->src.len < KG_EDGE_PIECE - KG_EDGE_WS_FRAGMENT && pull_frame(ws) &&
+           kg_now_ns() - begin_ns < KG_EDGE_SOURCE_NS) {
+    }
+}
+
+static int write_raw(kg_ws_t *ws, char *data, size_t len)
+{
+    if (lws_write(ws->conn->wsi, (unsigned char *)data, len, LWS_WRITE_HTTP) < 0) { /* as it is */
+        return -1;
+    }
+    return 0;
+}
+
+/* 1 wrote something, 0 nothing to write, -1 dead. */
+static int write_some(kg_ws_t *ws)
+{
+    if (ws->ping_due) {
+        char ping[3] = {(char)(OP_PING | FIN), 1,
+                        '.'}; /* lws does not tell of a pong without payload */
+        ws->ping_due = false;
+        ws->ping_ns = kg_now_ns();
+        return write_raw(ws, ping, sizeof(ping)) < 0 ? -1 : 1;
+    }
+    if (queued(ws) > 0 && !ws->src_mid) {
+        size_t n = queued_piece(ws);
+        if (write_raw(ws, ws->out.data + ws->out_off, n) < 0) {
+            return -1;
+        }
+        ws->out_off += n;
+        compact(ws);
+        return 1;
+    }
+    if (ws->closing && !ws->src_mid) {
+        return 0;
+    }
+    fill_from_source(ws);
+    if (ws->src.len > 0) {
+        return write_raw(ws, ws->src.data, ws->src.len) < 0 ? -1 : 1;
+    }
+    if (ws->src.cap > 0 && !ws->src_ready) {
+        kg_buf_fini(&ws->src);
+    }
+    return 0;
+}
+
+static bool has_output(const kg_ws_t *ws)
+{
+    return ws->ping_due || queued(ws) > 0 || (ws->fill && ws->src_ready);
+}
+
+int kg_ws_on_writeable(kg_conn_t *conn)
+{
+    kg_ws_t *ws = conn->ws;
+    if (!ws) {
+        return 0;
+    }
+    ws->blocked_ns = 0;
+    int wrote = write_some(ws);
+    if (wrote < 0) {
+        return -1;
+    }
+    if (wrote > 0) {
+        bool more = has_output(ws) || ws->closing;
+        if (lws_partial_buffered(conn->wsi) || (more && lws_send_pipe_choked(conn->wsi))) {
+            ws->blocked_ns = kg_now_ns();
+        }
+        if (more) {
+            lws_callback_on_writable(conn->wsi);
+        }
+        return 0;
+    }
+    if (ws->closing && !ws->close_sent) {
+        ws->close_sent = true;
+        lws_set_timer_usecs(conn->wsi,
+                            1); /* a close from here would lose its frame under libuv (trap 2) */
+    }
+    return 0;
+}
+
+int kg_ws_on_timer(kg_conn_t *conn)
+{
+    kg_ws_t *ws = conn->ws;
+    if (!ws || !ws->closing) {
+        return 0;
+    }
+    lws_close_reason(conn->wsi, (enum lws_close_status)ws->close_code,
+                     (unsigned char *)ws->close_reason, strlen(ws->close_reason));
+    return -1;
+}
+
+/* --- Reading
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+int kg_ws_on_open(kg_conn_t *conn)
+{
+    kg_ws_t *ws = calloc(1, sizeof(*ws));
+    if (!ws) {
+        return -1;
+    }
+    ws->conn = conn;
+    ws->user = conn->ws_user;
+    ws->last_rx_ns = kg_now_ns();
+    conn->ws = ws;
+    conn->phase = KG_PHASE_WS;
+    conn->edge->handler.on_ws_open(ws, conn->edge->handler.user);
+    return 0;
+}
+
+static int fail_with(kg_ws_t *ws, unsigned code, const char *reason)
+{
+    unsigned char text[64];
+    size_t len = strnlen(reason, sizeof(text));
+    for (size_t i = 0; i < len; i++) {
+        text[i] = (unsigned char)reason[i];
+    }
+    lws_close_reason(ws->conn->wsi, (enum lws_close_status)code, text, len);
+    return -1;
+}
+
+/* Text is checked here and not by lws, which lets half a character pass before an empty last
+ * fragment. */
+static int deliver(kg_ws_t *ws, kg_slice_t message)
+{
+    kg_edge_handler_t *handler = &ws->conn->edge->handler;
+    bool binary = lws_frame_is_binary(ws->conn->wsi);
+    if (!binary && !kg_utf8_valid(message.data, message.len)) {
+        return fail_with(ws, 1007, "text is not UTF-8");
+    }
+    if (!ws->closing) {
+        handler->on_ws_message(ws, message, binary, handler->user);
+    }
+    if (ws->rx.cap > KG_EDGE_BUFFER_KEPT) {
+        kg_buf_fini(&ws->rx);
+    }
+    kg_buf_clear(&ws->rx);
+    return 0;
+}
+
+int kg_ws_on_receive(kg_conn_t *conn, const char *data, size_t len)
+{
+    kg_ws_t *ws = conn->ws;
+    if (!ws) {
+        return 0;
+    }
+    ws->last_rx_ns = kg_now_ns();
+    size_t rest = lws_remaining_packet_payload(conn->wsi);
+    size_t sum = 0;
+    if (!kg_add_size(ws->rx.len + len, rest, &sum) || sum > conn->edge->opts.ws_message_max) {
+        return fail_with(ws, 1009, "message too large");
+    }
+    bool whole = lws_is_final_fragment(conn->wsi) && rest == 0;
+    if (whole && ws->rx.len == 0) {
+        return deliver(ws, kg_slice(len ? data : "", len));
+    }
+    if (kg_buf_append(&ws->rx, len ? data : "", len) < 0) {
+        return fail_with(ws, 1013, "out of memory");
+    }
+    return whole ? deliver(ws, kg_buf_slice(&ws->rx)) : 0;
+}
+
+int kg_ws_on_pong(kg_conn_t *conn)
+{
+    if (conn->ws) {
+        conn->ws->last_rx_ns = kg_now_ns();
+        conn->ws->ping_ns = 0;
+    }
+    return 0;
+}
+
+void kg_ws_scan(kg_ws_t *ws, uint64_t now_ns)
+{
+    const kg_edge_opts_t *opts = &ws->conn->edge->opts;
+    if (ws->closing) {
+        if (now_ns > ws->close_deadline_ns) {
+            kg_conn_kill(ws->conn);
+        }
+        return;
+    }
+    if (ws->paused || ws->blocked_ns) {
+        return; /* it cannot answer, or the ping cannot reach it; blocked for long is stalled, see
+                   conn.c */
+    }
+    if (ws->ping_ns && ws->last_rx_ns >= ws->ping_ns) {
+        ws->ping_ns = 0;
+    }
+    if (ws->ping_ns && now_ns - ws->ping_ns > opts->pong_ms * KG_NS_PER_MS) {
+        kg_conn_kill(ws->conn);
+    } else if (!ws->ping_ns && !ws->ping_due &&
+               now_ns - ws->last_rx_ns > opts->ping_ms * KG_NS_PER_MS) {
+        ws->ping_due = true;
+        lws_callback_on_writable(ws->conn->wsi);
+    }
+}
+
+void kg_ws_over(kg_ws_t *ws)
+{
+    kg_conn_t *conn = ws->conn;
+    conn->ws = NULL;
+    conn->edge->handler.on_ws_close(ws, conn->edge->handler.user);
+    kg_buf_fini(&ws->rx);
+    kg_buf_fini(&ws->out);
+    kg_buf_fini(&ws->src);
+    free(ws);
+}

@@ -1,0 +1,30 @@
+/* From method and path to an operation and its path parameters. */
+#ifndef KG_VIEW_ROUTER_H
+#define KG_VIEW_ROUTER_H
+
+#include <jansson.h>
+
+#include "gateway/api/op.h"
+#include "gateway/base/buf.h"
+#include "gateway/base/err.h"
+
+#define KG_ROUTE_ALLOW_MAX 64
+
+typedef struct kg_route {
+    const kg_op_t *op;              /* NULL: nothing at this path with this method */
+    bool known;                     /* something is at this path */
+    bool tus;                       /* where tus is spoken */
+    char allow[KG_ROUTE_ALLOW_MAX]; /* "GET, HEAD, POST, OPTIONS" where known */
+} kg_route_t;
+
+/* HEAD is served by GET. */
+void kg_route_find(kg_slice_t method, kg_slice_t path, kg_route_t *ret_route);
+/* Path and query parameters of op as checked values in args. -errno with err (invalid_request). */
+int kg_route_params(
+    const kg_op_t *op, kg_slice_t path, kg_slice_t query, json_t *args, kg_err_t *err);
+/* "/v1/ws" or "/v1/sandboxes/{sandbox}/ws": true, and the sandbox ("" = none) decoded. */
+bool kg_route_websocket(kg_slice_t path, char *ret_sandbox, size_t cap);
+/* Decodes %XX once, and "+" as a space if form. false: malformed, U+0000, or longer than cap. */
+bool kg_percent_decode(kg_slice_t text, bool form, char *ret, size_t cap);
+
+#endif
