@@ -1,0 +1,1 @@
+"""A real daemon and a small client for the end-to-end tests."""

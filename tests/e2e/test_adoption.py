@@ -1,0 +1,199 @@
+"""Sandboxes outlive a gateway and a keeper that are killed; what they were asked to run meanwhile ends truly."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import threading
+from typing import Any, Iterator
+
+import pytest
+from harness.client import Client, Sandbox
+from harness.daemon import Daemon, wait_for
+from harness.processes import first_init, inits
+
+pytestmark = pytest.mark.smoke
+
+
+@pytest.fixture
+def daemon() -> Iterator[Daemon]:
+    with Daemon() as d:
+        yield d
+
+
+def begin(sandbox: Sandbox) -> None:
+    assert sandbox.run("open('kept', 'w').write('here'); marker = 1")["status"] == "ok"
+
+
+def slow_run(sandbox: Sandbox) -> str:
+    """Leaves a run behind that goes on; its id."""
+    ids: list[str] = []
+    up = threading.Event()
+
+    def follow() -> None:
+        try:
+            for event in sandbox.stream("import time\nprint('up', flush=True)\ntime.sleep(600)", on_disconnect="detach"):
+                ids.extend([event["run"]] if "run" in event else [])
+                if event["type"] == "stdout":
+                    up.set()
+        except Exception:  # noqa: BLE001: its gateway is killed
+            pass
+
+    threading.Thread(target=follow, daemon=True).start()
+    assert up.wait(30)
+    return ids[0]
+
+
+def goes_on(d: Daemon, sandbox_id: str, init: int) -> None:
+    """Through a fresh client: the same sandbox, its files, a kernel that works."""
+    client = Client(d.url, d.key)
+    record = client.get(f"/v1/sandboxes/{sandbox_id}")
+    assert record["state"] == "running", record
+    again = Sandbox(client, record)
+    got = again.run("print(open('kept').read(), 'marker' in globals())")
+    assert got["status"] == "ok" and got["stdout"] == "here False\n", got
+    assert first_init(sandbox_id) == init
+    client.delete(f"/v1/sandboxes/{sandbox_id}")
+    wait_for(lambda: not inits(sandbox_id))
+    client.close()
+
+
+def answers(d: Daemon) -> bool:
+    try:
+        client = Client(d.url, d.key)
+        try:
+            return client.call("GET", "/v1/sandboxes").status_code == 200
+        finally:
+            client.close()
+    except Exception:  # noqa: BLE001: not there yet
+        return False
+
+
+def kill_gateway(daemon: Daemon) -> Client:
+    """And waits for the next one."""
+    old = daemon.gateway_pid()
+    daemon.urls.clear()
+    daemon.ready.clear()
+    os.kill(old, signal.SIGKILL)
+    assert daemon.ready.wait(30), daemon.log()
+    wait_for(lambda: answers(daemon))
+    assert daemon.gateway_pid() != old
+    return Client(daemon.url, daemon.key)
+
+
+def test_sandbox_outlives_the_gateway(daemon: Daemon) -> None:
+    client = Client(daemon.url, daemon.key)
+    sandbox = client.sandbox()
+    begin(sandbox)
+    init = first_init(sandbox.id)
+    run = slow_run(sandbox)
+    client = kill_gateway(daemon)
+    got = client.get(f"/v1/sandboxes/{sandbox.id}/runs/{run}")
+    assert got["status"] == "gateway_restart", got
+    goes_on(daemon, sandbox.id, init)
+
+
+def test_sandbox_outlives_the_keeper(daemon: Daemon) -> None:
+    client = Client(daemon.url, daemon.key)
+    sandbox = client.sandbox()
+    begin(sandbox)
+    init = first_init(sandbox.id)
+    daemon.kill()
+    assert first_init(sandbox.id) == init
+    daemon.start()
+    goes_on(daemon, sandbox.id, init)
+
+
+def test_sandbox_that_died_meanwhile_keeps_its_files(daemon: Daemon) -> None:
+    client = Client(daemon.url, daemon.key)
+    sandbox = client.sandbox()
+    begin(sandbox)
+    daemon.kill()
+    os.kill(first_init(sandbox.id), signal.SIGKILL)
+    wait_for(lambda: not inits(sandbox.id))
+    daemon.start()
+    client = Client(daemon.url, daemon.key)
+    again = Sandbox(client, client.get(f"/v1/sandboxes/{sandbox.id}"))
+    got = again.run("print(open('kept').read())")
+    assert got["status"] == "ok" and got["stdout"] == "here\n", got
+    client.delete(f"/v1/sandboxes/{sandbox.id}")
+    wait_for(lambda: not inits(sandbox.id))
+
+
+def test_orderly_stop_ends_the_processes(daemon: Daemon) -> None:
+    client = Client(daemon.url, daemon.key)
+    sandbox = client.sandbox()
+    begin(sandbox)
+    assert daemon.stop() == 0
+    assert not inits(sandbox.id)
+    daemon.start()
+    client = Client(daemon.url, daemon.key)
+    again = Sandbox(client, client.get(f"/v1/sandboxes/{sandbox.id}"))
+    assert again.run("print(open('kept').read())")["stdout"] == "here\n"
+
+
+def test_seconds_of_use_do_not_go_back(daemon: Daemon) -> None:
+    client = Client(daemon.url, daemon.key)
+    lives, dies = client.sandbox(), client.sandbox()
+    for sandbox in (lives, dies):
+        wait_for(lambda s=sandbox: client.get(f"/v1/sandboxes/{s.id}/usage")["active_seconds"] >= 1)
+    told = {s.id: client.get(f"/v1/sandboxes/{s.id}/usage")["active_seconds"] for s in (lives, dies)}
+    gateway = daemon.gateway_pid()
+    os.kill(gateway, signal.SIGSTOP)  # else it hears of the keeper's end and writes
+    daemon.kill()
+    os.kill(gateway, signal.SIGKILL)
+    os.kill(first_init(dies.id), signal.SIGKILL)
+    wait_for(lambda: not inits(dies.id))
+    daemon.start()
+    client = Client(daemon.url, daemon.key)
+    after = {item["sandbox"]: item["active_seconds"] for item in client.get("/v1/usage")["items"]}
+    assert after[lives.id] > told[lives.id] and after[dies.id] >= told[dies.id], (told, after)
+    for sandbox in (lives, dies):
+        assert client.get(f"/v1/sandboxes/{sandbox.id}/usage")["active_seconds"] >= told[sandbox.id]
+        client.delete(f"/v1/sandboxes/{sandbox.id}")
+
+
+def test_what_the_gateway_had_under_way_is_told_of(daemon: Daemon) -> None:
+    tus = {"Tus-Resumable": "1.0.0"}
+    box = Client(daemon.url, daemon.key).sandbox(template="base")
+
+    def background(cmd: str) -> dict[str, Any]:
+        return box.post("/exec", {"cmd": cmd, "background": True}, expect=201)
+
+    def upload(path: str, data: bytes, length: int) -> str:
+        place = box.client.call("POST", f"{box.path}/fs/uploads", expect=201, headers={
+            **tus, "Upload-Length": str(length), "Upload-Metadata": f"path {base64.b64encode(path.encode()).decode()}"}).headers["location"]
+        box.client.call("PATCH", place, content=data, expect=204,
+                        headers={**tus, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream"})
+        return place
+
+    def process(pid: int) -> dict[str, Any]:
+        return box.get(f"/processes/{pid}")
+
+    cut, over, gone = background("echo out; echo err >&2; exec sleep 600"), background("echo bye; exit 3"), background("exit 0")
+    wait_for(lambda: process(over["pid"])["status"] == "error" and process(gone["pid"])["status"] == "ok")
+    box.client.delete(f"{box.path}/processes/{gone['pid']}")
+    with box.client.http.stream("GET", f"{box.path}/processes/{cut['pid']}/events") as r:
+        assert any('"err' in line for line in r.iter_lines())  # it is in the log
+    half, whole = upload("half", b"12345", 10), upload("whole", b"12345", 5)
+
+    box.client = kill_gateway(daemon)
+    assert [p["pid"] for p in box.get("/processes")["items"]] == [cut["pid"], over["pid"]]
+    told = process(cut["pid"])
+    assert (told["state"], told["status"], told["exit_code"]) == ("exited", "gateway_restart", None)
+    assert (told["cmd"], told["started_at"]) == (cut["cmd"], cut["started_at"])
+    got = box.get(f"/runs/{cut['run']}")
+    assert (got["status"], got["stdout"], got["stderr"]) == ("gateway_restart", "out\n", "err\n")
+    ended = process(over["pid"])
+    assert (ended["status"], ended["exit_code"], ended["signal"]) == ("error", 3, None)
+    assert box.events(over["run"])[-1]["stdout"] == "bye\n"
+    box.client.error("GET", half, 410, "upload_lost", headers=tus)
+    box.client.error("PATCH", half, 410, "upload_lost", content=b"67890", headers={
+        **tus, "Upload-Offset": "5", "Content-Type": "application/offset+octet-stream"})
+    head = box.client.call("HEAD", whole, headers=tus, expect=200).headers
+    assert head["upload-offset"] == head["upload-length"] == "5"
+    assert box.client.call("GET", f"{box.path}/fs/file", params={"path": "whole"}).content == b"12345"
+    box.client.delete(f"{box.path}/processes/{cut['pid']}")
+    assert [p["pid"] for p in box.get("/processes")["items"]] == [over["pid"]]
+    box.delete()

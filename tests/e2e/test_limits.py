@@ -1,0 +1,237 @@
+"""Limits of sandboxes: checked, held, told; and the networks they are asked with."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from harness.client import Client, Sandbox
+from harness.daemon import ISOLATION, TEMPLATE, Daemon, wait_for
+
+held = pytest.mark.skipif(ISOLATION == "none" or os.geteuid() != 0,
+                          reason="isolation none, and users without control groups of their own, hold no limits")
+
+NO_DISK = ISOLATION == "process" or (ISOLATION == "bubblewrap" and os.geteuid() != 0)  # no volumes
+
+
+def make(client: Client, **limits: Any) -> Sandbox:
+    return client.sandbox(template="base", limits=limits)
+
+
+def sh(box: Sandbox, cmd: str, **fields: Any) -> dict[str, Any]:
+    return box.post("/exec", {"cmd": cmd, **fields})
+
+
+def test_bad_limits_are_refused(client: Client) -> None:
+    for limits, pointer in (({"memory_mib": 0}, "/limits/memory_mib"), ({"cpus": -1}, "/limits/cpus"),
+                            ({"pids": 1.5}, "/limits/pids"), ({"disk_mib": "1"}, "/limits/disk_mib"),
+                            ({"files": 1}, "/limits/files"), ([], "/limits"),
+                            ({"memory_mib": 15}, "/limits/memory_mib"), ({"pids": 7}, "/limits/pids"),
+                            ({"cpus": 0.009}, "/limits/cpus"), ({"disk_mib": 0.5}, "/limits/disk_mib")):
+        error = client.error("POST", "/v1/sandboxes", 400, "invalid_request", json={"template": "base", "limits": limits})
+        assert error["pointer"] == pointer, error
+
+
+def test_bad_networks_are_refused(client: Client) -> None:
+    for network, pointer in (("all", "/network"), ({"allow": [{}]}, "/network/allow/0"),
+                             ({"deny": [{"cidr": "10.0.0.0/33"}]}, "/network/deny/0/cidr"),
+                             ({"allow": [{"domain": "a..b"}]}, "/network/allow/0/domain"),
+                             ({"default": "open"}, "/network/default")):
+        error = client.error("POST", "/v1/sandboxes", 400, "invalid_request",
+                             json={"template": "base", "network": network})
+        assert error["pointer"] == pointer, error
+
+
+def test_a_record_of_a_network_is_taken_back(client: Client) -> None:
+    with make(client) as box:
+        again = client.post("/v1/sandboxes", {"template": "base", "network": box.record["network"]}, expect=201)
+        assert again["network"]["mode"] == box.record["network"]["mode"]
+        client.delete(f"/v1/sandboxes/{again['id']}")
+        if box.record["network"]["mode"] == "egress":
+            rules = {"deny": [{"cidr": "203.0.113.0/24"}], "default": "public"}
+            told = client.call("PATCH", box.path, json={"network": rules}, expect=200).json()["network"]
+            assert client.call("PATCH", box.path, json={"network": told}, expect=200).json()["network"] == told == {"mode": "egress", **rules}
+
+
+@held
+def test_the_least_limits_let_a_command_start(client: Client) -> None:
+    with make(client, memory_mib=16, pids=8, cpus=0.1) as box:
+        assert sh(box, "echo $(echo fine)")["stdout"] == "fine\n"
+
+
+FILL = """
+import os, time
+while True:
+    try:
+        if os.fork() == 0:
+            time.sleep(600)
+    except BlockingIOError:
+        time.sleep(0.01)
+"""
+
+
+@held
+def test_a_kernel_without_memory_to_start_says_so(client: Client) -> None:
+    with make(client) as box:
+        if not counts_memory(box):
+            pytest.skip("no memory controller on this host")
+    error = client.error("POST", "/v1/sandboxes", 502, "kernel_start_failed", json={"template": TEMPLATE, "limits": {"memory_mib": 16}})
+    assert "memory" in error["message"] and "limits.memory_mib" in error["hint"], error
+
+
+@held
+def test_no_room_for_a_process_is_told(client: Client) -> None:
+    with make(client, pids=8) as box:
+        box.post("/exec", {"cmd": ["python3", "-c", FILL], "background": True}, expect=201)
+
+        def refused() -> dict[str, Any] | None:
+            answer = client.call("POST", f"{box.path}/exec", json={"cmd": "true"})
+            return answer.json()["error"] if answer.status_code == 429 and answer.headers["retry-after"] else None
+
+        error = wait_for(refused)
+        assert error["code"] == "quota_exceeded" and "limits.pids" in error["hint"] and "step" not in error["message"], error
+
+
+@pytest.mark.skipif(ISOLATION != "none", reason="of isolation none")
+def test_none_promises_nothing(client: Client) -> None:
+    for body, pointer in (({"limits": {"memory_mib": 64}}, "/limits/memory_mib"), ({"network": "none"}, "/network"),
+                          ({"network": {"allow": []}}, "/network")):
+        error = client.error("POST", "/v1/sandboxes", 501, "not_supported", json={"template": "base", **body})
+        assert error["pointer"] == pointer
+    with client.sandbox(template="base") as box:
+        assert box.record["network"]["mode"] == "host" and "no network of its own" in box.record["network"]["reason"]
+        assert set(box.record["limits"].values()) == {None}
+        assert box.record["isolation"]["kind"] == "none"
+        client.error("PATCH", box.path, 501, "not_supported", json={"network": "none"})
+        assert client.get(f"{box.path}/network/log")["items"] == []
+
+
+@held
+@pytest.mark.smoke
+def test_limits_are_told(client: Client) -> None:
+    disk = {} if NO_DISK else {"disk_mib": 64}
+    with make(client, memory_mib=256, cpus=0.5, pids=64, **disk) as box:
+        got = box.record["limits"]
+        told = {name: value for name, value in got.items() if name != "reason"}
+        assert told == {"memory_mib": 256, "cpus": 0.5, "pids": 64, "disk_mib": disk.get("disk_mib")}
+        isolation = box.record["isolation"]
+        assert isolation["kind"] == ISOLATION and all(isinstance(v, str) for v in isolation.values()), isolation
+        usage = box.get("/metrics")
+        assert usage["limits"] == got and usage["pids"] >= 1
+        assert usage["memory_bytes"] is None or 0 < usage["memory_bytes"] < 256 << 20
+
+
+@pytest.mark.skipif(not NO_DISK, reason="of launchers without a disk limit")
+def test_a_limit_that_cannot_be_held_is_refused(client: Client) -> None:
+    error = client.error("POST", "/v1/sandboxes", 501, "not_supported",
+                         json={"template": "base", "limits": {"disk_mib": 64}})
+    assert error["pointer"] == "/limits/disk_mib" and "disk" in error["message"], error
+    with client.sandbox(template="base") as box:  # what nobody asked for gives way
+        assert box.record["limits"]["disk_mib"] is None
+
+
+@held
+def test_processes_are_bounded(client: Client) -> None:
+    with make(client, pids=32) as box:
+        got = sh(box, "for i in $(seq 100); do sleep 20 & done; wait", timeout=30)
+        assert "ork" in got["stderr"], got  # fork: Resource temporarily unavailable
+        with client.sandbox(template="base") as other:
+            assert sh(other, "echo fine")["stdout"] == "fine\n"
+
+
+@held
+@pytest.mark.skipif(NO_DISK, reason="this launcher holds no disk limit")
+def test_a_full_disk_is_its_own(client: Client) -> None:
+    with make(client, disk_mib=32) as box:
+        if box.record["isolation"]["disk"] in (None, "none"):
+            pytest.skip("no store with limits on this host")
+        got = sh(box, "head -c 100000000 /dev/zero > big; stat -c %s big; echo x > other")
+        assert "No space" in got["stderr"] or "quota" in got["stderr"], got
+        assert int(got["stdout"].split()[0]) <= 32 << 20
+        assert sh(box, "rm big; echo fine > other; cat other")["stdout"] == "fine\n"
+
+
+EAT = "python3 -c \"b = bytearray(); [b.extend(b'x' * (8 << 20)) for _ in range(64)]\""
+
+
+def counts_memory(box: Sandbox) -> bool:
+    return box.record["isolation"]["cgroup"] not in (None, "none")
+
+
+@held
+def test_a_command_out_of_memory_ends_as_oom(client: Client) -> None:
+    with make(client, memory_mib=128) as box:
+        if not counts_memory(box):
+            pytest.skip("no memory controller on this host")
+        got = sh(box, "exec " + EAT)
+        assert (got["status"], got["signal"]) == ("oom", "SIGKILL"), got
+        assert got["usage"]["peak_memory"] > 32 << 20
+        assert box.get("/metrics")["oom_kills"] >= 1
+        assert sh(box, "echo fine")["stdout"] == "fine\n"
+
+
+@held
+def test_a_want_of_memory_is_charged_once_and_to_its_own(client: Client) -> None:
+    kill_me = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    with client.sandbox(template=TEMPLATE, limits={"memory_mib": 256}) as box:
+        if not counts_memory(box):
+            pytest.skip("no memory controller on this host")
+        got = box.run("import subprocess, sys\n"
+                      "eat = 'b = bytearray()\\nwhile True: b.extend(b\"x\" * (8 << 20))'\n"
+                      "print(subprocess.run([sys.executable, '-c', eat]).returncode)")
+        assert (got["status"], got["stdout"]) == ("ok", "-9\n"), got
+        assert box.get("/metrics")["oom_kills"] == 1
+        assert box.run(kill_me)["status"] == "killed"
+        assert sh(box, "kill -9 $$")["status"] == "killed"
+        pid = box.post("/exec", {"cmd": "read line; kill -9 $$", "background": True}, expect=201)["pid"]
+        assert sh(box, "exec " + EAT)["status"] == "oom"
+        box.client.call("POST", f"{box.path}/processes/{pid}/input", json={"data": "go\n"}, expect=204)
+        ended = wait_for(lambda: (p := box.get(f"/processes/{pid}"))["state"] == "exited" and p)
+        run = box.get(f"/runs/{ended['run']}")
+        assert (ended["signal"], run["status"]) == ("SIGKILL", "killed"), run
+
+
+@held
+def test_a_run_out_of_memory_ends_as_oom(client: Client) -> None:
+    with client.sandbox(template=TEMPLATE, limits={"memory_mib": 512}) as box:
+        if not counts_memory(box):
+            pytest.skip("no memory controller on this host")
+        got = box.run("print('before')\nb = bytearray()\nfor _ in range(256): b.extend(b'x' * (8 << 20))")
+        assert got["status"] == "oom" and got["error"]["name"] == "OutOfMemory", got["error"]
+        assert got["error"]["state"] == "lost" and got["stdout"] == "before\n"
+        assert got["usage"]["peak_memory"] > 128 << 20
+        assert box.run("1 + 1")["text"] == "2"
+        # A kernel that was killed by somebody is no such case.
+        assert box.run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")["status"] == "killed"
+
+
+@held
+def test_network_can_be_changed_live(client: Client) -> None:
+    with client.sandbox(template="base", network="none") as box:
+        assert box.record["network"] == {"mode": "none"}
+        again = client.call("PATCH", box.path, expect=200, json={"network": "none"}).json()
+        assert again["network"] == {"mode": "none"}
+        got = sh(box, "python3 -c \"import socket; socket.create_connection(('192.0.2.1', 80), 5)\"")
+        assert got["exit_code"] == 1 and "timed out" not in got["stderr"], got
+
+
+def test_operator_caps(client: Client) -> None:
+    with Daemon("--limits-sandbox-memory-mib", "512", "--limits-sandbox-pids", "100", "--network", "none") as d:
+        own = Client(d.url, d.key)
+        for name, value in (("memory_mib", 513), ("pids", 101)):
+            error = own.error("POST", "/v1/sandboxes", 400, "invalid_request",
+                              json={"template": "base", "limits": {name: value}})
+            assert error["pointer"] == f"/limits/{name}" and "at most" in error["message"]
+        if ISOLATION != "none":
+            with own.sandbox(template="base") as box:  # the template's are cut to the caps
+                assert box.record["limits"]["memory_mib"] == 512 and box.record["limits"]["pids"] == 100
+                assert box.record["network"]["mode"] == "none"
+        own.close()
+
+
+def test_metrics_of_a_sandbox(client: Client) -> None:
+    with client.sandbox(template="base") as box:
+        got = box.get("/metrics")
+        assert got["sandbox"] == box.id and set(got) >= {"cpu_seconds", "memory_bytes", "disk_bytes", "pids"}
+        wait_for(lambda: box.get("/usage")["active_seconds"] > 0)

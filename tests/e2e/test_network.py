@@ -1,0 +1,207 @@
+"""Networks of sandboxes with egress, of a daemon that root runs and of one that an ordinary user runs, against servers in a
+network namespace that the test makes. Nothing leaves the machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from harness.client import Client
+from harness.daemon import BUILD, ISOLATION, Daemon, slack, wait_for
+from harness.outside import ALLOWED, CLOSED, HOST, HOST_PUBLIC, NUMBER, SERVER, ask, refused, world
+from harness.user import UserDaemon
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0 or ISOLATION not in ("namespace", "bubblewrap", "runc"),
+                                reason="egress by veth needs root and a launcher with a network namespace; root makes the world of an "
+                                       "ordinary user's too")
+OPTIONS = ("--network-allow", f"10.{NUMBER}.1.0/24")
+
+
+@pytest.fixture(scope="module")
+def outside() -> Iterator[None]:
+    yield from world()
+
+
+def no_user_networks() -> str:
+    """Why an ordinary user's networks can't be tried here."""
+    if not shutil.which("slirp4netns") or not shutil.which("bwrap"):
+        return "slirp4netns or bwrap is not installed"
+    return "" if Path("/dev/net").is_dir() and Path("/sys/class/misc/tun").exists() else "this host has no tun device"
+
+
+@pytest.fixture(scope="module", params=["root", "user"])
+def own(outside: None, request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    if request.param == "user" and no_user_networks():
+        pytest.skip(no_user_networks())
+    with UserDaemon(*OPTIONS, names=ALLOWED) if request.param == "user" else Daemon(*OPTIONS) as d:
+        yield d
+
+
+only_user = pytest.mark.parametrize("own", ["user"], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def client(own: Daemon) -> Iterator[Client]:
+    c = Client(own.url, own.key)
+    yield c
+    c.close()
+
+
+@pytest.mark.smoke
+def test_egress_is_the_default_and_closed_to_what_is_not_public(client: Client) -> None:
+    with client.sandbox(template="base") as sb:
+        assert sb.record["network"]["mode"] == "egress" and client.get(sb.path)["isolation"]["network"] == "egress"
+        assert ask(sb, ALLOWED) == "hello"
+        assert ask(sb, CLOSED) == "Connection refused"
+        for address in ("169.254.169.254", "100.100.100.200", HOST):
+            assert ask(sb, address, 80) == "Connection refused"
+        row = wait_for(lambda: refused(sb, CLOSED, 8000) and refused(sb, "169.254.169.254", 80), 10)
+        assert (row["reason"], row["rule"]) == ("not_public", None)
+        assert not refused(sb, ALLOWED, 8000)
+
+
+def test_the_daemon_is_not_reached(client: Client) -> None:
+    port = int(client.url.rpartition(":")[2])
+    with client.sandbox(template="base") as sb:
+        gateway = sb.post("/exec", {"cmd": "ip route show default | cut -d' ' -f3"})["stdout"].strip()
+        for address in ("127.0.0.1", gateway, HOST, HOST_PUBLIC, "10.0.2.2"):
+            assert ask(sb, address, port) == "Connection refused", address
+
+
+def test_none_has_no_way_out(client: Client) -> None:
+    with client.sandbox(template="base", network="none") as sb:
+        assert ask(sb, ALLOWED) == "Network is unreachable"
+        error = client.error("PATCH", sb.path, 501, "not_supported", json={"network": "egress"})
+        assert error["pointer"] == "/network" and "has no interface" in error["message"], error
+        assert sb.get("/network/log") == {"items": [], "cursor": 0, "lost": 0}
+
+
+def test_rules_and_their_change(client: Client) -> None:
+    def change(network: Any) -> None:
+        client.call("PATCH", sb.path, json={"network": network}, expect=200)
+
+    with client.sandbox(template="base", network={"deny": [{"cidr": ALLOWED}]}) as sb:
+        assert ask(sb, ALLOWED) == "Connection refused"
+        row = wait_for(lambda: refused(sb, ALLOWED, 8000), 10)
+        assert (row["reason"], row["rule"]) == ("rule", {"cidr": f"{ALLOWED}/32"})
+        change({"allow": [{"cidr": f"{ALLOWED}/32", "ports": [8000], "protocol": "tcp"}]})
+        assert ask(sb, ALLOWED) == "hello" and ask(sb, ALLOWED, 8001) == "Connection refused"
+        assert wait_for(lambda: refused(sb, ALLOWED, 8001), 10)["reason"] == "default"
+        assert refused(sb, ALLOWED, 8000)["rule"] is None  # of rules that are no more
+        change({"allow": [{"cidr": f"{CLOSED}/32"}]})  # chooses among what is open, opens nothing
+        assert ask(sb, CLOSED) == "Connection refused" and ask(sb, ALLOWED) == "Connection refused"
+        change("none")
+        assert refused(sb, ALLOWED, 8001), "what was refused before it"
+        assert ask(sb, ALLOWED) == "Connection refused"
+        change("egress")
+        assert ask(sb, ALLOWED) == "hello"
+
+
+def test_sandboxes_do_not_see_each_other(client: Client) -> None:
+    with client.sandbox(template="base") as one, client.sandbox(template="base") as two:
+        two.post("/exec", {"cmd": ["python3", "-c", SERVER], "background": True}, expect=201)
+        address = two.post("/exec", {"cmd": "hostname -I || ip -4 -o addr show eth0"})["stdout"].split()
+        address = [a.partition("/")[0] for a in address if a.startswith(("198.", "100.", "10."))][0]
+        wait_for(lambda: ask(two, address) == "hello", 20)
+        assert ask(one, address) == "Connection refused"
+        wait_for(lambda: refused(one, address, 8000), 10)
+
+
+def test_a_dead_forwarder_is_replaced(client: Client, own: Daemon) -> None:
+    def name(pid: str) -> str:
+        with contextlib.suppress(OSError):  # a worker that has ended meanwhile
+            return Path(f"/proc/{pid}/comm").read_text()
+        return ""
+
+    def forwarders() -> list[str]:
+        return [c for c in Path(f"/proc/{own.pid}/task/{own.pid}/children").read_text().split() if name(c) == "sandal-net\n"]
+
+    with client.sandbox(template="base"):
+        old = forwarders()
+        assert len(old) == 1
+        os.kill(int(old[0]), signal.SIGKILL)
+        wait_for(lambda: forwarders() not in ([], old), 10 * slack())
+        wait_for(lambda: "restarted=1" in own.log(), 5 * slack())
+
+
+@only_user
+def test_names_of_an_ordinary_user(client: Client) -> None:
+    """By the forwarder alone, which opens what the names of rules lead to, and nothing that is closed to all."""
+    with client.sandbox(template="base", network={"allow": [{"domain": "*.open.test"}]}) as sb:
+        assert ask(sb, "a.open.test") == "hello"
+        assert ask(sb, "closed.open.test") == "Connection refused"
+        assert "Connection refused" != ask(sb, "a.other.test") != "hello"
+        assert ask(sb, ALLOWED, 8001) == "Connection refused"
+        assert ask(sb, ALLOWED, 53) == "Connection refused"
+        wait_for(lambda: any(row.get("domain") == "a.other.test" for row in sb.get("/network/log")["items"]), 10)
+
+
+@only_user
+def test_rules_cannot_be_undone_from_inside(client: Client) -> None:
+    with client.sandbox(template="base") as sb:
+        for tried in ("nft flush ruleset", "ip link set eth0 down", "ip addr add 10.9.9.9/32 dev eth0", "unshare -rn true",
+                      "unshare -r nft flush ruleset", "nsenter -t 1 -n true"):
+            assert sb.post("/exec", {"cmd": f"PATH=$PATH:/usr/sbin; {tried}"})["exit_code"] != 0, tried
+        assert ask(sb, CLOSED) == "Connection refused" and ask(sb, ALLOWED) == "hello"
+
+
+def router(daemon: UserDaemon) -> int:
+    return next(pid for pid, name in daemon.processes().items() if name == "sandal-router")
+
+
+def test_an_ordinary_users_router_lives_as_long_as_its_sandboxes(outside: None) -> None:
+    if no_user_networks():
+        pytest.skip(no_user_networks())
+    daemon = UserDaemon(*OPTIONS)
+    with daemon:
+        client = Client(daemon.url, daemon.key)
+        sb = client.sandbox(template="base")
+        assert ask(sb, ALLOWED) == "hello"
+        first = router(daemon)
+        client.close()
+        daemon.kill()
+        daemon.start()  # the next keeper finds it
+        client = Client(daemon.url, daemon.key)
+        sb.client = client
+        assert router(daemon) == first and ask(sb, ALLOWED) == "hello"
+        client.call("PATCH", sb.path, json={"network": {"deny": [{"cidr": ALLOWED}]}}, expect=200)
+        assert ask(sb, ALLOWED) == "Connection refused"
+
+        def kill(name: str) -> None:
+            os.kill(next(pid for pid, comm in daemon.processes().items() if comm == name), signal.SIGKILL)
+
+        kill("slirp4netns")  # comes again
+        client.call("PATCH", sb.path, json={"network": "egress"}, expect=200)
+        wait_for(lambda: ask(sb, ALLOWED) == "hello", 20)
+        kill("sandal-router")  # with all below it; not the keeper's child, it is missed when the next network is made
+        with client.sandbox(template="base") as other:
+            second = router(daemon)
+            assert second != first and ask(other, ALLOWED) == "hello" and ask(sb, ALLOWED) == "hello"
+            kill("sandal-router")  # a child: missed at once
+            wait_for(lambda: daemon.log().count("net.router_restarted") == 2, 20)
+            assert ask(sb, ALLOWED) == "hello" and ask(sb, CLOSED) == "Connection refused"
+        sb.delete()
+        client.close()
+    wait_for(lambda: not daemon.processes(), 20)
+
+
+def test_without_a_tun_device_an_ordinary_user_has_no_egress(outside: None) -> None:
+    if no_user_networks():
+        pytest.skip(no_user_networks())
+    with UserDaemon(tun=False) as daemon:
+        client = Client(daemon.url, daemon.key)
+        with client.sandbox(template="base") as sb:
+            assert sb.record["network"]["mode"] == "none" and "/dev/net/tun" in sb.record["network"]["reason"]
+            assert ask(sb, ALLOWED) == "Network is unreachable"
+        error = client.error("POST", "/v1/sandboxes", 501, "not_supported", json={"template": "base", "network": "egress"})
+        assert "/dev/net/tun" in error["message"] and error["hint"]
+        client.close()
+        said = subprocess.run(daemon.as_user(str(BUILD / "sandald"), "doctor", "--state-dir", str(daemon.state / "doctor")),
+                              capture_output=True, text=True).stdout
+        assert "egress           cannot open /dev/net/tun" in said and "chmod 666 /dev/net/tun" in said

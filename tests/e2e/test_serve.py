@@ -1,0 +1,283 @@
+"""The command line, unix sockets, TLS, CORS, HTTP habits and slow clients."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from harness.client import Client, Sandbox
+from harness.daemon import BUILD, ROOT, TEMPLATE, Daemon, clean_environment, rss_bytes, wait_for
+from harness.processes import host_pid, inits
+
+SANDALD = str(BUILD / "sandald")
+
+
+def sandald(*args: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([SANDALD, *args], capture_output=True, text=True, env={**clean_environment(), **(env or {})}, timeout=20)
+
+
+def test_help_and_version() -> None:
+    top = sandald("--help")
+    assert top.returncode == 0 and "serve" in top.stdout
+    for command in ("serve", "check-config", "doctor", "keys", "completion", "version"):
+        got = sandald(command, "--help")
+        assert got.returncode == 0 and "Usage: sandald " + command in got.stdout, got
+    assert sandald("version").stdout.startswith("sandald ")
+    assert json.loads(sandald("version", "--json").stdout)["version"]
+    assert sandald("nope").returncode == 2 and sandald().returncode == 2
+
+
+def test_doctor(tmp_path: Path) -> None:
+    """It tells the truth about `none`, which is there everywhere, and leaves nothing behind."""
+    state = tmp_path / "state"
+    state.mkdir()
+    got = sandald("doctor", "--json", "--state-dir", str(state), "--isolation", "none")
+    assert got.returncode == 0, (got.stdout, got.stderr)
+    report = json.loads(got.stdout)
+    assert report["ok"] and report["isolation"] == "none" and report["root"] == (os.geteuid() == 0)
+    states = {check["name"]: check["state"] for check in report["checks"]}
+    assert states["none"] == "ok" and states["host"] == "ok"
+    assert {"memory", "pids", "cpu", "freeze", "disk", "egress"} <= states.keys()
+    for check in report["checks"]:
+        assert check["state"] in ("ok", "limited", "no") and (check["state"] == "ok" or check["detail"]), check
+    assert list(state.iterdir()) == []
+    text = sandald("doctor", "--state-dir", str(state), "--isolation", "none")
+    assert text.returncode == 0 and "isolation none" in text.stdout
+    assert sandald("doctor", "--listen", "nowhere").returncode == 2
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions(shell: str) -> None:
+    got = sandald("completion", shell)
+    assert got.returncode == 0 and "listen" in got.stdout
+    if shell == "bash":
+        assert subprocess.run(["bash", "-n"], input=got.stdout, text=True).returncode == 0
+
+
+def test_check_config(tmp_path: Path) -> None:
+    good = tmp_path / "good.json"
+    good.write_text('{"listen": ["127.0.0.1:1"], "limits": {"queue": 5}}')
+    got = sandald("check-config", "--config", str(good), "--limits-contexts", "3", env={"SANDAL_LIMITS_QUEUE": "6"})
+    assert got.returncode == 0, got.stderr
+    config = json.loads(got.stdout)
+    assert config["listen"] == ["127.0.0.1:1"] and config["limits"]["queue"] == 6 and config["limits"]["contexts"] == 3
+    for text, says in (('{"lisen": []}', "lisen: unknown key"), ('{"limits": {"queue": "x"}}', "limits.queue"),
+                       ('{"listen": ["127.0.0.1:1"], "listen": []}', "good.json"), ("{", "good.json")):
+        good.write_text(text)
+        got = sandald("check-config", "--config", str(good))
+        assert got.returncode == 2 and says in got.stderr, got.stderr
+    got = sandald("serve", "--no-auth", "--listen", "0.0.0.0:1")
+    assert got.returncode == 2 and "no_auth is refused" in got.stderr
+
+
+@pytest.mark.smoke
+def test_unix_socket(tmp_path: Path) -> None:
+    path = Path("/tmp") / f"sandal-{os.getpid()}.sock"
+    with Daemon(listen=f"unix:{path}", auth=False) as d:
+        assert path.stat().st_mode & 0o777 == 0o600
+        client = Client(d.url, None)
+        sandbox = client.sandbox(template=TEMPLATE)
+        assert sandbox.run("1+1")["text"] == "2"
+        with client.socket() as ws:
+            assert ws.run(sandbox=sandbox.id, code="2")[-1]["text"] == "2"
+    assert not path.exists()
+
+
+def test_address_in_use_is_told(daemon: Daemon) -> None:
+    other = Daemon(listen=daemon.url.split("//")[1])
+    with pytest.raises(RuntimeError) as refused:
+        other.start()
+    assert "in use" in str(refused.value)
+    other.remove()
+
+
+def test_tls(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o755)
+    for parent in tmp_path.parents:
+        if parent == Path("/tmp"):
+            break
+        os.chmod(parent, 0o755)
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"],
+                   cwd=tmp_path, check=True, capture_output=True)
+    os.chmod(tmp_path / "key.pem", 0o644)
+    with Daemon("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")) as d:
+        assert d.url.startswith("https://")
+        trust = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
+        client = Client(d.url, d.key, verify=trust)
+        sandbox = client.sandbox(template=TEMPLATE)
+        assert sandbox.run("print('x' * 3_000_000)")["stdout"] == "x" * 3_000_000 + "\n"
+        code = "#" + "y" * 7_000_000 + "\n5"
+        assert sandbox.run(code)["text"] == "5"
+        from websockets.sync.client import connect
+        with connect(d.url.replace("https", "wss", 1) + "/v1/ws", ssl=trust, additional_headers=client.headers()) as ws:
+            ws.send(json.dumps({"id": "a", "op": "run_code", "sandbox": sandbox.id, "code": "6"}))
+            while True:
+                frame = json.loads(ws.recv(10))
+                if frame["type"] == "result":
+                    assert frame["text"] == "6"
+                    break
+
+
+def test_cors() -> None:
+    with Daemon("--cors-origins", "https://app.example") as d:
+        client = Client(d.url, d.key)
+        fine = client.call("GET", "/v1/templates", headers={"Origin": "https://app.example"})
+        assert fine.headers["access-control-allow-origin"] == "https://app.example"
+        other = client.call("GET", "/v1/templates", headers={"Origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in other.headers
+        flight = httpx.options(d.url + "/v1/sandboxes", headers={"Origin": "https://app.example", "Access-Control-Request-Method": "POST",
+                               "Access-Control-Request-Headers": "authorization,content-type"})
+        assert flight.status_code in (200, 204) and "POST" in flight.headers["access-control-allow-methods"]
+        assert "authorization" in flight.headers["access-control-allow-headers"].lower()
+
+
+def test_cors_is_off_by_default(client: Client) -> None:
+    answer = client.call("GET", "/v1/templates", headers={"Origin": "https://app.example"})
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_keep_alive_and_pipelining(daemon: Daemon, sandbox: Sandbox) -> None:
+    parts = urlsplit(daemon.url)
+
+    def request(i: int) -> bytes:
+        body = json.dumps({"code": str(i), "stream": i % 2 == 0}).encode()
+        return (f"POST {sandbox.path}/run_code HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {daemon.key}\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body
+
+    with socket.create_connection((parts.hostname, parts.port), 30) as s:
+        s.sendall(b"".join(request(i) for i in range(6)))
+        got = b""
+        while got.count(b'"text":') < 6 or got.count(b"HTTP/1.1 200") < 6:
+            piece = s.recv(65536)
+            assert piece, got
+            got += piece
+    places = [got.index(b'"text":"%d"' % i) for i in range(6)]
+    assert places == sorted(places)
+
+
+def test_head_and_options(client: Client) -> None:
+    answer = client.call("HEAD", "/v1/templates")
+    assert answer.status_code == 200 and answer.content == b""
+
+
+def test_slow_reader_slows_nobody_and_loses_nothing(client: Client, daemon: Daemon, fresh: Sandbox) -> None:
+    """Stops reading in the middle of 12 MiB of output, then reads on: all there, memory bounded, others served."""
+    pid = daemon.gateway_pid()
+    before = rss_bytes(pid)
+    body = json.dumps({"code": "for i in range(12): print(chr(97 + i) * (1024 * 1024), flush=True)", "stream": True}).encode()
+    parts = urlsplit(daemon.url)
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.connect((parts.hostname, parts.port))
+        s.sendall((f"POST {fresh.path}/run_code HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {daemon.key}\r\n"
+                   f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode() + body)
+        s.recv(1000)
+        context = fresh.record["default_context"]
+        wait_for(lambda: fresh.get(f"/contexts/{context}")["state"] == "idle", 20)
+        assert fresh.run("1")["text"] == "1"
+        assert rss_bytes(pid) < before + 32 * 1024 * 1024
+        pieces = []
+        s.settimeout(30)
+        while not (pieces and (pieces[-2:] and b"".join(pieces[-2:]).endswith(b"\r\n0\r\n\r\n"))):
+            pieces.append(s.recv(1 << 20))
+            assert pieces[-1]
+    got = b"".join(pieces)
+    assert b'"type":"result"' in got
+    for i in range(12):
+        assert got.count(bytes([97 + i]) * 1000) > 1000
+
+
+def test_two_thousand_idle_sockets(client: Client, daemon: Daemon, sandbox: Sandbox) -> None:
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 8192), hard))
+    parts = urlsplit(daemon.url)
+    held = []
+    try:
+        for _ in range(2000):
+            s = socket.create_connection((parts.hostname, parts.port))
+            s.sendall(f"GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {daemon.key}\r\nUpgrade: websocket\r\n"
+                      "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode())
+            held.append(s)
+        for s in held:
+            assert b" 101 " in s.recv(4096).split(b"\r\n")[0]
+        assert sandbox.run("1+1")["text"] == "2"
+    finally:
+        for s in held:
+            s.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    wait_for(lambda: sandbox.run("1")["text"] == "1")
+
+
+def test_ping_on_silent_streams() -> None:
+    with Daemon("--timeouts-ping", "1") as d:
+        client = Client(d.url, d.key)
+        sandbox = client.sandbox(template=TEMPLATE)
+        with client.http.stream("POST", sandbox.path + "/run_code", json={"code": "import time; time.sleep(3.5)", "stream": True}) as r:
+            blank = sum(1 for line in r.iter_lines() if line == "")
+        assert blank >= 2
+        with client.http.stream("POST", sandbox.path + "/run_code", json={"code": "import time; time.sleep(3.5)"},
+                                headers={"Accept": "text/event-stream"}) as r:
+            comments = sum(1 for line in r.iter_lines() if line.startswith(":"))
+        assert comments >= 2
+
+
+def test_close_code_at_the_end_of_the_daemon() -> None:
+    from websockets.exceptions import ConnectionClosed
+    with Daemon() as d:
+        ws = Client(d.url, d.key).socket()
+        threading.Thread(target=d.stop).start()
+        with pytest.raises(ConnectionClosed) as closed:
+            ws.ws.recv(20)
+        assert closed.value.rcvd and closed.value.rcvd.code == 1001
+
+
+def test_nothing_is_left_behind() -> None:
+    d = Daemon()
+    with d:
+        client = Client(d.url, d.key)
+        sandbox = client.sandbox(template=TEMPLATE)
+        code = ("import os, subprocess\nstray = subprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+                "print(os.getpid(), stray.pid)")
+        inner = [int(pid) for pid in sandbox.run(code)["stdout"].split()]
+        pids = [host_pid(sandbox.id, pid) for pid in inner] + inits(sandbox.id)
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+
+
+def test_kill_of_the_keeper_leaves_no_process() -> None:
+    with Daemon("--timeouts-orphan", "3") as d:  # no next keeper takes the sandbox within that time
+        client = Client(d.url, d.key)
+        sandbox = client.sandbox(template=TEMPLATE)
+        pid = host_pid(sandbox.id, int(sandbox.run("import os; print(os.getpid())")["stdout"]))
+        pids = [pid, d.gateway_pid(), *inits(sandbox.id)]
+        d.kill()
+        wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 15)
+
+
+def test_documents_name_no_option_that_is_not_there() -> None:
+    import re
+    helps = [sandald(command, "--help").stdout for command in ("serve", "keys", "doctor", "template")]
+    known = set(re.findall(r"--[a-z][a-z-]+", "".join(helps)))
+    known |= {"--template", "--templates", "--long", "--asan", "--help", "--json", "--test", "--user", "--system", "--no-create-home"}
+    known |= {"--cap-add", "--privileged", "--security-opt"}  # of docker run
+    for page in [*ROOT.glob("docs/man/*.scd"), ROOT / "README.md"]:
+        for flag in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())):
+            assert flag in known, f"{page.name}: {flag}"
+
+
+def test_time_of_a_round_trip_is_sane(client: Client, sandbox: Sandbox) -> None:
+    begin = time.monotonic()
+    with client.socket() as ws:
+        for i in range(50):
+            assert ws.run(sandbox=sandbox.id, code="1+1")[-1]["text"] == "2"
+    assert time.monotonic() - begin < 30  # a bound against hangs; figures are tests/bench's

@@ -1,0 +1,165 @@
+/* What `sandald doctor` makes of the keeper's tables. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gateway/base/mem.h"
+#include "gateway/cli/doctor.h"
+
+static void add_launcher(kg_kp_launchers_reply_t *table,
+                         const char *name,
+                         unsigned rank,
+                         bool available,
+                         const char *reason)
+{
+    kg_kp_launcher_row_t *row = &table->rows[table->count++];
+    (void)snprintf(row->name, sizeof(row->name), "%s", name);
+    row->rank = rank;
+    row->available = available;
+    (void)snprintf(row->reason, sizeof(row->reason), "%s", reason);
+}
+
+static void add_feature(kg_kp_features_reply_t *table,
+                        const char *name,
+                        bool available,
+                        const char *how,
+                        const char *reason)
+{
+    kg_kp_feature_row_t *row = &table->rows[table->count++];
+    (void)snprintf(row->name, sizeof(row->name), "%s", name);
+    row->available = available;
+    (void)snprintf(row->how, sizeof(row->how), "%s", how);
+    (void)snprintf(row->reason, sizeof(row->reason), "%s", reason);
+}
+
+static kg_kp_launchers_reply_t launchers(bool namespace, bool bubblewrap)
+{
+    kg_kp_launchers_reply_t table = {0};
+    add_launcher(&table, "bubblewrap", 20, bubblewrap,
+                 bubblewrap ? "" : "no /usr/bin/bwrap (package bubblewrap)");
+    add_launcher(&table, "namespace", 100, namespace,
+                 namespace ? "" : "new namespaces: Operation not permitted");
+    add_launcher(&table, "none", 0, true, "no isolation");
+    return table;
+}
+
+static void the_best_is_the_default(void **state)
+{
+    (void)state;
+    static const struct {
+        bool namespace, bubblewrap;
+        const char *wish, *gets; /* NULL = nothing */
+    } rows[] = {
+        {true, true, "auto", "namespace"}, {false, true, "auto", "bubblewrap"},
+        {false, false, "auto", NULL}, /* none and gvisor are taken by name only */
+        {false, false, "none", "none"},    {true, true, "bubblewrap", "bubblewrap"},
+        {true, false, "bubblewrap", NULL}, {true, true, "gvisor", "gvisor"},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        kg_doctor_t doctor = {.is_root = true};
+        kg_kp_launchers_reply_t table = launchers(rows[i].namespace, rows[i].bubblewrap);
+        add_launcher(&table, "gvisor", 200, true, "");
+        kg_doctor_launchers(&doctor, &table, rows[i].wish);
+        assert_int_equal(doctor.good, rows[i].gets != NULL);
+        assert_string_equal(doctor.isolation, rows[i].gets ? rows[i].gets : "");
+        assert_int_equal(doctor.count, 4);
+    }
+}
+
+static void what_is_missing_has_a_remedy(void **state)
+{
+    static const char *const names[] = {"memory", "pids",    "cpu",  "freeze",
+                                        "kill",   "account", "disk", "egress"};
+    (void)state;
+    for (int root = 0; root < 2; root++) {
+        kg_doctor_t doctor = {.is_root = root != 0};
+        kg_kp_features_reply_t table = {0};
+        kg_kp_launchers_reply_t no = launchers(false, false);
+        for (size_t i = 0; i < KG_ARRAY_LEN(names); i++) {
+            add_feature(&table, names[i], false, "", "it is missing");
+        }
+        kg_doctor_features(&doctor, &table);
+        kg_doctor_launchers(&doctor, &no, "auto");
+        assert_int_equal(doctor.count, KG_ARRAY_LEN(names) + 3);
+        for (size_t i = 0; i + 1 < doctor.count; i++) { /* the last is `none`, which is there */
+            assert_int_equal(doctor.lines[i].finding, KG_FINDING_NO);
+            assert_true(doctor.lines[i].detail[0] != '\0');
+            assert_true(doctor.lines[i].remedy[0] != '\0');
+        }
+    }
+}
+
+static void remedies_fit_the_reason(void **state)
+{
+    kg_doctor_t doctor = {.is_root = true};
+    kg_kp_features_reply_t table = {0};
+    (void)state;
+    add_feature(&table, "disk", false, "", "btrfs: no mkfs.btrfs (package btrfs-progs); loop: …");
+    add_feature(&table, "disk", true, "loop", "btrfs: no mkfs.btrfs (package btrfs-progs)");
+    add_feature(&table, "disk", true, "btrfs", "");
+    add_feature(&table, "egress", false, "", "");
+    kg_doctor_features(&doctor, &table);
+    assert_non_null(strstr(doctor.lines[0].remedy, "btrfs-progs"));
+    assert_int_equal(doctor.lines[1].finding, KG_FINDING_LIMITED);
+    assert_string_equal(doctor.lines[1].detail, "loop: btrfs: no mkfs.btrfs (package btrfs-progs)");
+    assert_int_equal(doctor.lines[2].finding, KG_FINDING_OK);
+    assert_string_equal(doctor.lines[2].remedy, "");
+    assert_string_equal(doctor.lines[3].detail, "not there");
+}
+
+static void text_and_json_say_the_same(void **state)
+{
+    kg_doctor_t doctor = {.is_root = true};
+    kg_kp_launchers_reply_t table = launchers(true, false);
+    char *text = NULL;
+    size_t size = 0;
+    (void)state;
+    kg_doctor_launchers(&doctor, &table, "auto");
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    kg_doctor_print(&doctor, out);
+    assert_int_equal(fclose(out), 0);
+    assert_non_null(strstr(text, "no       bubblewrap       no /usr/bin/bwrap"));
+    assert_non_null(strstr(text, "-> install the package bubblewrap\n"));
+    assert_non_null(strstr(text, "ok       namespace\n"));
+    assert_non_null(strstr(text, "isolation namespace"));
+    free(text);
+
+    json_t *made = kg_doctor_json(&doctor);
+    assert_non_null(made);
+    assert_true(json_is_true(json_object_get(made, "ok")));
+    assert_string_equal(json_string_value(json_object_get(made, "isolation")), "namespace");
+    json_t *first = json_array_get(json_object_get(made, "checks"), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "state")), "no");
+    assert_string_equal(json_string_value(json_object_get(first, "name")), "bubblewrap");
+    json_decref(made);
+}
+
+static void lines_past_the_limit_are_dropped(void **state)
+{
+    kg_doctor_t doctor = {0};
+    (void)state;
+    for (size_t i = 0; i < KG_DOCTOR_LINES_MAX; i++) {
+        assert_non_null(kg_doctor_add(&doctor, KG_FINDING_OK, "x"));
+    }
+    assert_null(kg_doctor_add(&doctor, KG_FINDING_OK, "x"));
+    assert_int_equal(doctor.count, KG_DOCTOR_LINES_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_best_is_the_default),
+        cmocka_unit_test(what_is_missing_has_a_remedy),
+        cmocka_unit_test(remedies_fit_the_reason),
+        cmocka_unit_test(text_and_json_say_the_same),
+        cmocka_unit_test(lines_past_the_limit_are_dropped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,270 @@
+/* Paths as clients write them, entries as they see them, and bytes on their way into a file: the
+ * parts of the files' room that need no sandbox. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "gateway/context/files_priv.h"
+
+/* --- Paths ---------------------------------------------------------------------------------- */
+
+static const kg_sbx_info_t plain = {.isolation = "none",
+                                    .workspace = "/state/sandboxes/s/workspace",
+                                    .home = "/state/sandboxes/s/home"};
+static const kg_sbx_info_t rooted = {
+    .isolation = "namespace", .workspace = "/workspace", .home = "/home/user", .own_root = true};
+
+static void paths_are_mapped_without_a_root(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *inner, *shown;
+    } rows[] = {
+        {"a", "/state/sandboxes/s/workspace/a", "/workspace/a"},
+        {".", "/state/sandboxes/s/workspace", "/workspace"},
+        {"a//b/./c/", "/state/sandboxes/s/workspace/a/b/c", "/workspace/a/b/c"},
+        {"a/../b", "/state/sandboxes/s/workspace/b", "/workspace/b"},
+        {"/workspace", "/state/sandboxes/s/workspace", "/workspace"},
+        {"/home/user/x", "/state/sandboxes/s/home/x", "/home/user/x"},
+        {"/workspace/../home/user/x", "/state/sandboxes/s/home/x", "/home/user/x"},
+        {"../home/user", "/state/sandboxes/s/home", "/home/user"},
+        {"/state/sandboxes/s/workspace/y", "/state/sandboxes/s/workspace/y", "/workspace/y"},
+        {"...", "/state/sandboxes/s/workspace/...", "/workspace/..."},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        kg_fs_path_t at;
+        kg_err_t err = {0};
+        assert_int_equal(kg_fs_path_resolve(&plain, rows[i].path, &at, &err), 0);
+        assert_string_equal(at.inner, rows[i].inner);
+        assert_string_equal(at.shown, rows[i].shown);
+    }
+    static const char *const outside[] = {"/",
+                                          "/etc/passwd",
+                                          "..",
+                                          "../..",
+                                          "/workspace/../etc",
+                                          "/workspacex",
+                                          "/home/username",
+                                          "/home",
+                                          "/state/sandboxes/s",
+                                          "/state/sandboxes/s/workspace/../../t/workspace"};
+    for (size_t i = 0; i < KG_ARRAY_LEN(outside); i++) {
+        kg_fs_path_t at;
+        kg_err_t err = {0};
+        if (kg_fs_path_resolve(&plain, outside[i], &at, &err) != -EPERM ||
+            err.code != KG_ERR_FORBIDDEN) {
+            fail_msg("%s: %s", outside[i], at.inner);
+        }
+    }
+}
+
+static void paths_are_as_they_are_with_a_root(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *inner;
+    } rows[] = {
+        {"a", "/workspace/a"}, {"/etc//passwd", "/etc/passwd"}, {"/", "/"},
+        {"//./", "/"},         {"l/../b", "/workspace/l/../b"}, {"/../x", "/../x"},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        kg_fs_path_t at;
+        kg_err_t err = {0};
+        assert_int_equal(kg_fs_path_resolve(&rooted, rows[i].path, &at, &err), 0);
+        assert_string_equal(at.inner, rows[i].inner);
+        assert_string_equal(at.shown, rows[i].inner);
+    }
+}
+
+static void long_paths_are_refused_in_time(void **state)
+{
+    (void)state;
+    char text[KG_FS_PATH_MAX + 8];
+    kg_err_t err = {0};
+    memset(text, 'x', sizeof(text));
+    text[KG_FS_NAME_MAX] = '\0';
+    assert_int_equal(kg_fs_path_check(text, "/path", &err), 0);
+    text[KG_FS_NAME_MAX] = 'x';
+    text[KG_FS_NAME_MAX + 1] = '\0';
+    assert_int_equal(kg_fs_path_check(text, "/path", &err), -EINVAL);
+    assert_string_equal(err.pointer, "/path");
+    for (size_t i = 0; i < sizeof(text); i++) {
+        text[i] = i % 2 ? '/' : 'x';
+    }
+    size_t most = KG_FS_PATH_MAX - sizeof("/workspace") - 1;
+    text[most] = '\0';
+    assert_int_equal(kg_fs_path_check(text, "/path", &err), 0);
+    kg_fs_path_t at;
+    assert_int_equal(kg_fs_path_resolve(&rooted, text, &at, &err), 0);
+    assert_int_equal(kg_fs_path_resolve(&plain, text, &at, &err), -EINVAL); /* it grows */
+    text[most] = 'x';
+    text[most + 1] = '\0';
+    assert_int_equal(kg_fs_path_check(text, "/path", &err), -EINVAL);
+    assert_int_equal(kg_fs_path_check("", "/path", &err), -EINVAL);
+}
+
+static void what_belongs_to_the_sandbox_is_known(void **state)
+{
+    (void)state;
+    static const char *const fixed[] = {"/", "/workspace", "/home/user", "/workspace/..", "/.."};
+    for (size_t i = 0; i < KG_ARRAY_LEN(fixed); i++) {
+        assert_true(kg_fs_path_fixed(fixed[i]));
+    }
+    assert_false(kg_fs_path_fixed("/workspace/a"));
+    assert_false(kg_fs_path_fixed("/workspace/a.."));
+    assert_false(kg_fs_path_fixed("/home"));
+}
+
+static void entries_tell_names_of_any_bytes(void **state)
+{
+    (void)state;
+    kg_fs_entry_t entry = {.name = "l",
+                           .target = "to\xff",
+                           .stat = {.type = KG_FS_SYMLINK, .mode = 0777, .mtime_ns = -5}};
+    json_t *json = kg_fs_entry_json("/workspace/\xfe", &entry);
+    assert_non_null(json);
+    assert_string_equal(json_string_value(json_object_get(json, "name")), "\xef\xbf\xbd");
+    assert_string_equal(json_string_value(json_object_get(json, "name_base64")), "/g==");
+    assert_string_equal(json_string_value(json_object_get(json, "path")),
+                        "/workspace/\xef\xbf\xbd");
+    assert_string_equal(json_string_value(json_object_get(json, "target_base64")), "dG//");
+    assert_string_equal(json_string_value(json_object_get(json, "type")), "symlink");
+    assert_string_equal(json_string_value(json_object_get(json, "mode")), "0777");
+    assert_true(json_is_null(json_object_get(json, "modified_at")));
+    json_decref(json);
+    json = kg_fs_entry_json("/", &(kg_fs_entry_t){.name = "/", .stat = {.type = KG_FS_DIR}});
+    assert_string_equal(json_string_value(json_object_get(json, "name")), "/");
+    assert_true(json_is_null(json_object_get(json, "target")));
+    assert_null(json_object_get(json, "name_base64"));
+    json_decref(json);
+}
+
+/* --- Bytes ---------------------------------------------------------------------------------- */
+
+typedef struct pumping {
+    kg_loop_t *loop;
+    kg_pump_t pump;
+    kg_io_t *io;
+    unsigned pieces; /* still to come */
+    unsigned moves;
+    bool done;
+    kg_err_t err;
+} pumping_t;
+
+/* Each piece is 1000 bytes of its number. */
+static void take(void *user, kg_buf_t *out, bool *ret_end)
+{
+    pumping_t *p = user;
+    char piece[1000];
+    kg_buf_clear(out);
+    memset(piece, (int)('a' + p->pieces), sizeof(piece));
+    if (p->pieces > 0) {
+        p->pieces--;
+        assert_int_equal(kg_buf_append(out, piece, sizeof(piece)), 0);
+    }
+    *ret_end = p->pieces == 0;
+}
+
+static void moved(void *user)
+{
+    ((pumping_t *)user)->moves++;
+}
+
+static void stop_soon(void *user)
+{
+    kg_loop_stop(user);
+}
+
+static void pumped(void *user, const kg_err_t *err)
+{
+    pumping_t *p = user;
+    p->done = true;
+    if (err) {
+        p->err = *err;
+    }
+    kg_io_close(&p->io);
+    assert_int_equal(kg_loop_later(p->loop, stop_soon, p->loop), 0);
+}
+
+static void pump(pumping_t *p, int fd, unsigned pieces, uint64_t max)
+{
+    *p = (pumping_t){.pieces = pieces};
+    assert_int_equal(kg_loop_create(&p->loop), 0);
+    assert_int_equal(kg_io_open(p->loop, fd, &p->io), 0);
+    p->pump = (kg_pump_t){
+        .io = p->io, .intake = {take, p}, .max = max, .moved = moved, .done = pumped, .user = p};
+    kg_pump_start(&p->pump);
+    assert_int_equal(kg_loop_run(p->loop), 0);
+    kg_pump_fini(&p->pump);
+    kg_loop_destroy(&p->loop);
+    assert_true(p->done);
+}
+
+static void pieces_come_in_order(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sandal-pump-XXXXXX";
+    int fd = mkstemp(path);
+    int copy = dup(fd);
+    pumping_t p;
+    assert_true(fd >= 0 && copy >= 0);
+    pump(&p, fd, 5, UINT64_MAX);
+    assert_int_equal(p.err.code, KG_ERR_NONE);
+    assert_int_equal(p.pump.offset, 5000);
+    assert_int_equal(p.moves, 5);
+    for (unsigned i = 0; i < 5; i++) {
+        char c = 0;
+        assert_int_equal(pread(copy, &c, 1, (off_t)i * 1000), 1);
+        assert_int_equal(c, 'a' + 5 - i);
+    }
+    close(copy);
+    unlink(path);
+}
+
+static void more_than_was_announced_is_refused(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sandal-pump-XXXXXX";
+    int fd = mkstemp(path);
+    pumping_t p;
+    assert_true(fd >= 0);
+    pump(&p, fd, 5, 2999);
+    assert_int_equal(p.err.code, KG_ERR_TOO_LARGE);
+    assert_int_equal(p.pump.offset, 2000);
+    unlink(path);
+}
+
+static void a_full_disk_is_told(void **state)
+{
+    (void)state;
+    int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    pumping_t p;
+    assert_true(fd >= 0);
+    pump(&p, fd, 2, UINT64_MAX);
+    assert_int_equal(p.err.code, KG_ERR_STORAGE_FULL);
+    assert_int_equal(p.pump.offset, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paths_are_mapped_without_a_root),
+        cmocka_unit_test(paths_are_as_they_are_with_a_root),
+        cmocka_unit_test(long_paths_are_refused_in_time),
+        cmocka_unit_test(what_belongs_to_the_sandbox_is_known),
+        cmocka_unit_test(entries_tell_names_of_any_bytes),
+        cmocka_unit_test(pieces_come_in_order),
+        cmocka_unit_test(more_than_was_announced_is_refused),
+        cmocka_unit_test(a_full_disk_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

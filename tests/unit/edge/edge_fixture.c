@@ -1,0 +1,750 @@
+#include "edge_fixture.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* On the loop's thread cmocka's own checks must not be used. */
+static void must(bool condition)
+{
+    if (!condition) {
+        abort();
+    }
+}
+
+/* --- Handler
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct exchange {
+    edge_fixture_t *f;
+    kg_http_t *http;
+    char route[32];
+    size_t left;
+    kg_buf_t piece;
+    unsigned long sum;
+    size_t got;
+} exchange_t;
+
+/* Takes all that is there; at the end tells how much it was, and the sum of its bytes. */
+static void drink(exchange_t *x)
+{
+    bool end = false;
+    kg_http_body_take(x->http, &x->piece, &end);
+    for (size_t i = 0; i < x->piece.len; i++) {
+        x->sum += (unsigned char)x->piece.data[i];
+    }
+    x->got += x->piece.len;
+    atomic_fetch_add(&x->f->taken, x->piece.len);
+    if (x->piece.len > atomic_load(&x->f->most)) {
+        atomic_store(&x->f->most, x->piece.len);
+    }
+    if (end) {
+        char text[64];
+        int len = snprintf(text, sizeof(text), "%zu %lu", x->got, x->sum);
+        kg_http_reply(x->http, 200, NULL, 0, "text/plain", kg_slice(text, (size_t)len));
+    }
+}
+
+static void on_ready(void *user)
+{
+    exchange_t *x = user;
+    atomic_fetch_add(&x->f->readies, 1);
+    if (x->f->sink != x) {
+        drink(x);
+    }
+}
+
+static void on_ready_refuse(void *user)
+{
+    exchange_t *x = user;
+    kg_err_t err = {0};
+    kg_err_set(&err, KG_ERR_CONFLICT, "Not this one.");
+    kg_http_reply_error(x->http, &err, NULL, 0);
+}
+
+static kg_pull_t pull_bytes(void *user, kg_buf_t *out, size_t max)
+{
+    exchange_t *x = user;
+    size_t n = x->left < max ? x->left : max;
+    if (kg_buf_reserve(out, n) < 0) {
+        return KG_PULL_ABORT;
+    }
+    memset(out->data + out->len, 'x', n);
+    out->len += n;
+    x->left -= n;
+    atomic_fetch_add(&x->f->pulled, n);
+    return x->left ? KG_PULL_MORE : KG_PULL_END;
+}
+
+static kg_pull_t pull_then_abort(void *user, kg_buf_t *out, size_t max)
+{
+    (void)max;
+    exchange_t *x = user;
+    if (x->left++) {
+        return KG_PULL_ABORT;
+    }
+    kg_buf_append_cstr(out, "some");
+    return KG_PULL_MORE;
+}
+
+static kg_pull_t pull_trickle(void *user, kg_buf_t *out, size_t max)
+{
+    (void)max;
+    exchange_t *x = user;
+    edge_fixture_t *f = x->f;
+    if ((int)x->left == f->trickled) {
+        return KG_PULL_WAIT;
+    }
+    x->left++;
+    kg_buf_printf(out, "%zu\n", x->left);
+    return x->left == 5 ? KG_PULL_END : KG_PULL_MORE;
+}
+
+static void on_trickle(void *user)
+{
+    edge_fixture_t *f = user;
+    f->trickled++;
+    if (f->trickle) {
+        kg_http_wake(f->trickle);
+    }
+    if (f->trickled == 5) {
+        kg_timer_stop(f->trickle_timer);
+    }
+}
+
+static void reply_head(kg_http_t *http, const kg_http_head_t *head)
+{
+    kg_slice_t test = kg_http_head_get(head, "x-test");
+    kg_slice_t agent = kg_http_head_get(head, "user-agent");
+    char *text = NULL;
+    int len = asprintf(&text, "%.*s|%.*s|%.*s|%.*s|%.*s|%.*s|%d%d%d", (int)head->method.len,
+                       head->method.data, (int)head->path.len, head->path.data,
+                       (int)head->query.len, head->query.data ? head->query.data : "",
+                       (int)test.len, test.data ? test.data : "", (int)agent.len,
+                       agent.data ? agent.data : "", (int)head->peer.len, head->peer.data,
+                       head->loopback_peer, head->unix_peer, head->tls);
+    kg_header_t headers[] = {{"X-One", "1"}, {"X-Evil", "a\r\nSet-Cookie: b"}};
+    kg_http_reply(http, 200, headers, 2, "text/plain", kg_slice(text, (size_t)len));
+    free(text);
+}
+
+static void
+on_request(kg_http_t *http, const kg_http_head_t *head, size_t *ret_body_max, void *user)
+{
+    edge_fixture_t *f = user;
+    atomic_fetch_add(&f->seen, 1);
+    exchange_t *x = calloc(1, sizeof(*x));
+    x->f = f;
+    x->http = http;
+    kg_http_set_user(http, x);
+    snprintf(x->route, sizeof(x->route), "%.*s", (int)head->path.len, head->path.data);
+    if (head->query.len) {
+        x->left = strtoul(head->query.data, NULL, 10);
+    }
+    if (strncmp(x->route, "/head", 5) == 0) {
+        reply_head(http, head);
+    } else if (strcmp(x->route, "/refuse") == 0) {
+        kg_err_t err = {0};
+        kg_err_set(&err, KG_ERR_UNAUTHORIZED, "A key is needed, \"really\".");
+        kg_http_reply_error(http, &err, NULL, 0);
+        must(kg_http_reply_error(http, &err, NULL, 0) == -EALREADY);
+    } else if (strcmp(x->route, "/small") == 0) {
+        *ret_body_max = 10;
+    } else if (strncmp(x->route, "/sink", 5) == 0) {
+        *ret_body_max = SIZE_MAX;
+        f->sink = strcmp(x->route, "/sink-held") == 0 ? x : f->sink;
+        kg_http_body_stream(http,
+                            strcmp(x->route, "/sink-refuse") == 0 ? on_ready_refuse : on_ready, x);
+    }
+}
+
+static void on_body(kg_http_t *http, kg_slice_t body, void *user)
+{
+    edge_fixture_t *f = user;
+    exchange_t *x = kg_http_user(http);
+    atomic_fetch_add(&f->bodies, 1);
+    if (strcmp(x->route, "/hold") == 0) {
+        f->held = http;
+    } else if (strcmp(x->route, "/stream") == 0) {
+        kg_http_stream(http, 200, NULL, 0, "application/octet-stream", pull_bytes, x);
+    } else if (strcmp(x->route, "/sized") == 0) {
+        kg_http_announce(http, x->left);
+        kg_http_stream(http, 200, NULL, 0, "application/octet-stream", pull_bytes, x);
+    } else if (strcmp(x->route, "/sized-short") == 0) {
+        kg_http_announce(http, x->left + 1);
+        kg_http_stream(http, 200, NULL, 0, NULL, pull_bytes, x);
+    } else if (strcmp(x->route, "/sized-long") == 0) {
+        kg_http_announce(http, x->left - 1);
+        kg_http_stream(http, 200, NULL, 0, NULL, pull_bytes, x);
+    } else if (strcmp(x->route, "/abort") == 0) {
+        kg_http_stream(http, 200, NULL, 0, "text/plain", pull_then_abort, x);
+    } else if (strcmp(x->route, "/trickle") == 0) {
+        f->trickle = http;
+        f->trickled = 0;
+        kg_http_stream(http, 200, NULL, 0, "text/plain", pull_trickle, x);
+        kg_timer_start(f->trickle_timer, 10 * KG_NS_PER_MS, 10 * KG_NS_PER_MS);
+    } else if (strcmp(x->route, "/none") == 0) {
+        kg_http_reply(http, 204, NULL, 0, NULL, (kg_slice_t){0});
+    } else {
+        kg_http_reply(http, 200, NULL, 0, "text/plain", body);
+    }
+}
+
+static void on_http_close(kg_http_t *http, void *user)
+{
+    edge_fixture_t *f = user;
+    atomic_fetch_add(&f->http_closed, 1);
+    if (f->held == http) {
+        f->held = NULL;
+    }
+    if (f->trickle == http) {
+        f->trickle = NULL;
+    }
+    exchange_t *x = kg_http_user(http);
+    if (f->sink == x) {
+        f->sink = NULL;
+    }
+    kg_buf_fini(&x->piece);
+    free(x);
+}
+
+typedef struct socket_user {
+    edge_fixture_t *f;
+    size_t frames;
+    size_t size;
+    size_t number;
+    size_t in_message;
+} socket_user_t;
+
+static int
+on_upgrade(const kg_http_head_t *head, kg_slice_t offered, kg_upgrade_reply_t *reply, void *user)
+{
+    if (kg_slice_eq_cstr(head->path, "/ws-no")) {
+        reply->status = 403;
+        kg_buf_append_cstr(&reply->body, "{\"error\":{\"code\":\"forbidden\"}}");
+        return -1;
+    }
+    if (offered.len && memmem(offered.data, offered.len, "sandal.v1", 9)) {
+        snprintf(reply->protocol, sizeof(reply->protocol), "sandal.v1");
+    }
+    socket_user_t *s = calloc(1, sizeof(*s));
+    s->f = user;
+    reply->ws_user = s;
+    return 0;
+}
+
+static void on_upgrade_failed(void *ws_user, void *user)
+{
+    edge_fixture_t *f = user;
+    atomic_fetch_add(&f->upgrade_failed, 1);
+    free(ws_user);
+}
+
+static void on_ws_open(kg_ws_t *ws, void *user)
+{
+    edge_fixture_t *f = user;
+    must(kg_ws_user(ws) != NULL);
+    atomic_fetch_add(&f->ws_open, 1);
+}
+
+/* frames messages of size bytes, each beginning with its number. */
+static kg_pull_t pull_frames(void *user, kg_buf_t *out, size_t max, bool *ret_message_end)
+{
+    socket_user_t *s = user;
+    if (s->number == s->frames) {
+        return KG_PULL_END;
+    }
+    size_t n = s->size - s->in_message;
+    n = n < max ? n : max;
+    if (kg_buf_reserve(out, n) < 0) {
+        return KG_PULL_ABORT;
+    }
+    memset(out->data + out->len, '.', n);
+    if (s->in_message == 0) {
+        char number[24];
+        int len = snprintf(number, sizeof(number), "%zu ", s->number);
+        memcpy(out->data + out->len, number, (size_t)len < n ? (size_t)len : n);
+    }
+    out->len += n;
+    s->in_message += n;
+    atomic_fetch_add(&s->f->pulled, n);
+    if (s->in_message == s->size) {
+        s->in_message = 0;
+        s->number++;
+        *ret_message_end = true;
+    }
+    return KG_PULL_MORE;
+}
+
+static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
+{
+    (void)user;
+    socket_user_t *s = kg_ws_user(ws);
+    char text[64];
+    snprintf(text, sizeof(text), "%.*s", (int)(data.len < 60 ? data.len : 60), data.data);
+    if (sscanf(text, "flood %zu %zu", &s->frames, &s->size) == 2) {
+        s->number = 0;
+        kg_ws_set_source(ws, pull_frames, s);
+    } else if (strncmp(text, "close ", 6) == 0) {
+        kg_ws_send(ws, kg_slice_cstr("before"));
+        kg_ws_close(ws, (unsigned)atoi(text + 6), "because");
+        must(kg_ws_send(ws, kg_slice_cstr("after")) == -EPIPE);
+    } else if (strncmp(text, "queue", 5) == 0) {
+        char big[1000];
+        memset(big, 'q', sizeof(big));
+        int rc = 0;
+        while ((rc = kg_ws_send(ws, kg_slice(big, sizeof(big)))) == 0) {
+        }
+        must(rc == -ENOBUFS);
+        kg_ws_close(ws, 1013, "slow");
+    } else if (strncmp(text, "pause", 5) == 0) {
+        kg_ws_pause(ws, true);
+    } else if (binary) {
+        kg_ws_send_binary(ws, data);
+    } else {
+        kg_ws_send(ws, data);
+    }
+}
+
+static void on_ws_close(kg_ws_t *ws, void *user)
+{
+    edge_fixture_t *f = user;
+    atomic_fetch_add(&f->ws_closed, 1);
+    free(kg_ws_user(ws));
+}
+
+/* --- Loop thread
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+static void on_done(void *user)
+{
+    edge_fixture_t *f = user;
+    kg_fdwatch_close(&f->watch);
+    kg_timer_close(&f->trickle_timer);
+    kg_loop_stop(f->loop);
+}
+
+static void on_order(void *user, bool readable, bool writable)
+{
+    (void)readable;
+    (void)writable;
+    edge_fixture_t *f = user;
+    char what = 0;
+    if (read(f->order[0], &what, 1) != 1) {
+        return;
+    }
+    if (what == 'd') {
+        kg_edge_drain(f->edge);
+    } else if (what == 'a' && f->held) {
+        kg_http_reply(f->held, 200, NULL, 0, NULL, kg_slice_cstr("{}"));
+    } else if (what == 't' && f->sink) {
+        exchange_t *x = f->sink;
+        f->sink = NULL;
+        drink(x);
+    } else if (what == 'c') {
+        atomic_store(&f->connections, kg_edge_connections(f->edge));
+    } else if (what == 'q') {
+        kg_edge_close(&f->edge, f->grace_ms, on_done, f);
+    }
+}
+
+static void count_turn(void *user)
+{
+    edge_fixture_t *f = user;
+    atomic_fetch_add(&f->turns, 1);
+}
+
+static void *run_loop(void *user)
+{
+    edge_fixture_t *f = user;
+    kg_loop_run(f->loop);
+    return NULL;
+}
+
+edge_fixture_t *edge_prepare(void)
+{
+    edge_fixture_t *f = calloc(1, sizeof(*f));
+    f->listeners[0].address = "127.0.0.1:0";
+    f->opts = (kg_edge_opts_t){
+        .listeners = f->listeners,
+        .listener_count = 1,
+        .header_timeout_ms = 600,
+        .body_timeout_ms = 600,
+        .idle_timeout_ms = 5000,
+        .body_max = 32u << 20,
+        .ws_message_max = 1u << 20,
+        .ws_queue_max = 256u << 10,
+    };
+    f->grace_ms = 500;
+    return f;
+}
+
+void edge_start(edge_fixture_t *f)
+{
+    kg_edge_handler_t handler = {
+        .on_request = on_request,
+        .on_body = on_body,
+        .on_http_close = on_http_close,
+        .on_upgrade = on_upgrade,
+        .on_upgrade_failed = on_upgrade_failed,
+        .on_ws_open = on_ws_open,
+        .on_ws_message = on_ws_message,
+        .on_ws_close = on_ws_close,
+        .user = f,
+    };
+    kg_err_t err = {0};
+    assert_int_equal(kg_loop_create(&f->loop), 0);
+    int rc = kg_edge_create(f->loop, &f->opts, &handler, &f->edge, &err);
+    if (rc < 0) {
+        fail_msg("%s", err.message);
+    }
+    for (size_t i = 0; i < f->opts.listener_count; i++) {
+        f->ports[i] = kg_edge_port(f->edge, i);
+    }
+    assert_int_equal(pipe(f->order), 0);
+    assert_int_equal(kg_timer_create(f->loop, on_trickle, f, &f->trickle_timer), 0);
+    assert_int_equal(kg_fdwatch_create(f->loop, f->order[0], on_order, f, &f->watch), 0);
+    assert_int_equal(kg_fdwatch_set(f->watch, true, false), 0);
+    f->hook = (kg_hook_t){.before_sleep = count_turn, .user = f};
+    kg_loop_hook_add(f->loop, &f->hook);
+    assert_int_equal(pthread_create(&f->thread, NULL, run_loop, f), 0);
+}
+
+void edge_order(edge_fixture_t *f, char what)
+{
+    assert_int_equal(write(f->order[1], &what, 1), 1);
+}
+
+void edge_finish(edge_fixture_t *f)
+{
+    edge_order(f, 'q');
+    pthread_join(f->thread, NULL);
+    kg_loop_hook_remove(f->loop, &f->hook);
+    kg_loop_destroy(&f->loop); /* asserts that nothing leaked */
+    assert_int_equal(f->seen, f->http_closed);
+    assert_int_equal(f->ws_open, f->ws_closed);
+    close(f->order[0]);
+    close(f->order[1]);
+    free(f);
+}
+
+/* --- Client
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+client_t client_wrap(int fd)
+{
+    return (client_t){.fd = fd};
+}
+
+client_t client_connect(unsigned port)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    return client_wrap(fd);
+}
+
+void client_send_bytes(client_t *c, const void *data, size_t len)
+{
+    const char *at = data;
+    while (len > 0) {
+        ssize_t n = send(c->fd, at, len, MSG_NOSIGNAL);
+        if (n <= 0) {
+            return; /* the peer is gone: what it said is for the reader to find */
+        }
+        at += n;
+        len -= (size_t)n;
+    }
+}
+
+void client_send(client_t *c, const char *text)
+{
+    client_send_bytes(c, text, strlen(text));
+}
+
+/* False at the end or after ms without a byte. */
+static bool fill(client_t *c, int ms)
+{
+    struct pollfd p = {.fd = c->fd, .events = POLLIN};
+    if (poll(&p, 1, ms) != 1) {
+        return false;
+    }
+    if (c->cap - c->len < 65536) {
+        c->cap = c->cap * 2 + 131072;
+        c->buf = realloc(c->buf, c->cap);
+    }
+    ssize_t n = recv(c->fd, c->buf + c->len, c->cap - c->len - 1, 0);
+    if (n <= 0) {
+        return false;
+    }
+    c->len += (size_t)n;
+    c->buf[c->len] = '\0';
+    return true;
+}
+
+static void consume(client_t *c, size_t n)
+{
+    memmove(c->buf, c->buf + n, c->len - n + 1);
+    c->len -= n;
+}
+
+static bool need(client_t *c, size_t n)
+{
+    while (c->len < n) {
+        if (!fill(c, 10000)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static char *need_line(client_t *c)
+{
+    for (;;) {
+        char *end = c->len ? memmem(c->buf, c->len, "\r\n", 2) : NULL;
+        if (end) {
+            return end;
+        }
+        if (!fill(c, 10000)) {
+            return NULL;
+        }
+    }
+}
+
+static void read_chunked(client_t *c, response_t *r)
+{
+    size_t cap = 0;
+    for (;;) {
+        char *end = need_line(c);
+        if (!end) {
+            return;
+        }
+        size_t n = strtoul(c->buf, NULL, 16);
+        consume(c, (size_t)(end - c->buf) + 2);
+        if (!need(c, n + 2)) {
+            return;
+        }
+        if (r->body_len + n + 1 > cap) {
+            cap = 2 * cap + n + 1;
+            r->body = realloc(r->body, cap);
+        }
+        memcpy(r->body + r->body_len, c->buf, n);
+        r->body_len += n;
+        r->body[r->body_len] = '\0';
+        consume(c, n + 2);
+        if (n == 0) {
+            r->complete = true;
+            return;
+        }
+    }
+}
+
+response_t client_read(client_t *c, bool head_only)
+{
+    response_t r = {0};
+    char *end = NULL;
+    while (!(end = c->len ? memmem(c->buf, c->len, "\r\n\r\n", 4) : NULL)) {
+        if (!fill(c, 10000)) {
+            return r;
+        }
+    }
+    size_t head = (size_t)(end - c->buf) + 4;
+    assert_true(head < sizeof(r.head));
+    memcpy(r.head, c->buf, head);
+    consume(c, head);
+    r.status = atoi(r.head + 9);
+    char *length = strcasestr(r.head, "content-length:");
+    if (head_only || r.status == 204 || r.status == 100) {
+        r.complete = true;
+    } else if (length) {
+        r.body_len = strtoul(length + 15, NULL, 10);
+        r.complete = need(c, r.body_len);
+        r.body_len = r.complete ? r.body_len : c->len;
+        r.body = calloc(1, r.body_len + 1);
+        if (r.body_len) {
+            memcpy(r.body, c->buf, r.body_len);
+            consume(c, r.body_len);
+        }
+    } else if (strcasestr(r.head, "transfer-encoding: chunked")) {
+        read_chunked(c, &r);
+    } else {
+        while (fill(c, 10000)) {
+        }
+        r.body = calloc(1, c->len + 1);
+        memcpy(r.body, c->buf, c->len);
+        r.body_len = c->len;
+        c->len = 0;
+        r.complete = true;
+    }
+    return r;
+}
+
+response_t client_get(edge_fixture_t *f, const char *path)
+{
+    client_t c = client_connect(f->ports[0]);
+    char text[512];
+    snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+    client_send(&c, text);
+    response_t r = client_read(&c, false);
+    client_close(&c);
+    return r;
+}
+
+void response_free(response_t *r)
+{
+    free(r->body);
+    r->body = NULL;
+}
+
+bool client_closed_within(client_t *c, int ms)
+{
+    uint64_t until = kg_now_ns() + (uint64_t)ms * KG_NS_PER_MS;
+    while (kg_now_ns() < until) {
+        struct pollfd p = {.fd = c->fd, .events = POLLIN};
+        char buf[4096];
+        if (poll(&p, 1, 10) == 1 && recv(c->fd, buf, sizeof(buf), 0) <= 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void client_close(client_t *c)
+{
+    close(c->fd);
+    free(c->buf);
+    *c = (client_t){.fd = -1};
+}
+
+void ws_handshake(client_t *c, const char *path, const char *extra)
+{
+    char text[1024];
+    snprintf(
+        text, sizeof(text),
+        "GET %s HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n%s\r\n",
+        path, extra);
+    client_send(c, text);
+}
+
+client_t ws_connect(unsigned port, const char *path, const char *protocols)
+{
+    client_t c = client_connect(port);
+    char extra[256] = "";
+    if (protocols) {
+        snprintf(extra, sizeof(extra), "Sec-WebSocket-Protocol: %s\r\n", protocols);
+    }
+    ws_handshake(&c, path, extra);
+    response_t r = client_read(&c, true);
+    assert_int_equal(r.status, 101);
+    assert_non_null(strstr(r.head, "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    return c;
+}
+
+void ws_send(client_t *c, unsigned op_fin, const void *data, size_t len)
+{
+    unsigned char *frame = calloc(1, len + 14);
+    const unsigned char *from = data;
+    size_t n = 0;
+    frame[n++] = (unsigned char)op_fin;
+    if (len < 126) {
+        frame[n++] = (unsigned char)(0x80 | len);
+    } else if (len < 65536) {
+        frame[n++] = 0x80 | 126;
+        frame[n++] = (unsigned char)(len >> 8);
+        frame[n++] = (unsigned char)len;
+    } else {
+        frame[n++] = 0x80 | 127;
+        for (int i = 7; i >= 0; i--) {
+            frame[n++] = (unsigned char)((uint64_t)len >> (8 * i));
+        }
+    }
+    const unsigned char mask[4] = {1, 2, 3, 4};
+    memcpy(frame + n, mask, 4);
+    n += 4;
+    for (size_t i = 0; i < len; i++) {
+        frame[n + i] = (unsigned char)(from[i] ^ mask[i % 4]);
+    }
+    client_send_bytes(c, frame, n + len);
+    free(frame);
+}
+
+void ws_send_text(client_t *c, const char *text)
+{
+    ws_send(c, 0x81, text, strlen(text));
+}
+
+frame_t ws_read_within(client_t *c, int ms)
+{
+    while (c->len < 2) {
+        if (!fill(c, ms)) {
+            return (frame_t){0};
+        }
+    }
+    size_t header = 2;
+    size_t len = (unsigned char)c->buf[1] & 0x7f;
+    if (len >= 126) {
+        size_t bytes = len == 126 ? 2 : 8;
+        header += bytes;
+        if (!need(c, header)) {
+            return (frame_t){0};
+        }
+        len = 0;
+        for (size_t i = 0; i < bytes; i++) {
+            len = len << 8 | (unsigned char)c->buf[2 + i];
+        }
+    }
+    if (!need(c, header + len)) {
+        return (frame_t){0};
+    }
+    frame_t frame = {.op_fin = (unsigned char)c->buf[0], .len = len, .data = calloc(1, len + 1)};
+    memcpy(frame.data, c->buf + header, len);
+    if ((frame.op_fin & 15) == 8 && len >= 2) {
+        frame.code = (unsigned)((unsigned char)frame.data[0] << 8 | (unsigned char)frame.data[1]);
+    }
+    consume(c, header + len);
+    return frame;
+}
+
+frame_t ws_read(client_t *c)
+{
+    return ws_read_within(c, 10000);
+}
+
+size_t own_rss_kib(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long size = 0;
+    unsigned long rss = 0;
+    if (file) {
+        if (fscanf(file, "%lu %lu", &size, &rss) != 2) {
+            rss = 0;
+        }
+        fclose(file);
+    }
+    return rss * 4;
+}
+
+double cpu_seconds(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}

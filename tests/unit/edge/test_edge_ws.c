@@ -1,0 +1,545 @@
+/* WebSocket: handshake, messages in every cut, caps, close codes, liveness, sources and queues. */
+#include "edge_fixture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static int setup(void **state)
+{
+    edge_fixture_t *f = edge_prepare();
+    edge_start(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    edge_finish(*state);
+    return 0;
+}
+
+static void expect_frame(client_t *c, unsigned op_fin, const char *text)
+{
+    frame_t frame = ws_read(c);
+    assert_int_equal(frame.op_fin, op_fin);
+    assert_int_equal(frame.len, strlen(text));
+    assert_memory_equal(frame.data, text, frame.len);
+    free(frame.data);
+}
+
+static void expect_close(client_t *c, unsigned code, const char *reason)
+{
+    frame_t frame = ws_read(c);
+    assert_int_equal(frame.op_fin, 0x88);
+    assert_int_equal(frame.code, code);
+    if (reason) {
+        assert_string_equal(frame.data + 2, reason);
+    }
+    free(frame.data);
+}
+
+static void
+expect_refusal(edge_fixture_t *f, const char *request, int status, const char *in_answer)
+{
+    client_t c = client_connect(f->ports[0]);
+    client_send(&c, request);
+    response_t r = client_read(&c, false);
+    assert_int_equal(r.status, status);
+    assert_non_null(strstr(r.head, "Content-Type: application/json"));
+    assert_true(strstr(r.body, in_answer) || strstr(r.head, in_answer));
+    response_free(&r);
+    assert_true(client_closed_within(&c, 2000));
+    client_close(&c);
+}
+
+static void subprotocol_is_the_handlers_choice(void **state)
+{
+    edge_fixture_t *f = *state;
+    static const struct {
+        const char *offer;
+        const char *line; /* NULL: none named */
+    } cases[] = {
+        {"Sec-WebSocket-Protocol: sandal.v1\r\n", "\r\nSec-WebSocket-Protocol: sandal.v1\r\n"},
+        {"Sec-WebSocket-Protocol: bearer.abc, sandal.v1\r\n",
+         "\r\nSec-WebSocket-Protocol: sandal.v1\r\n"},
+        {"Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: sandal.v1\r\n",
+         "\r\nSec-WebSocket-Protocol: sandal.v1\r\n"},
+        {"Sec-WebSocket-Protocol: mqtt\r\n", NULL},
+        {"Sec-WebSocket-Protocol: x\r\n", NULL},
+        {"", NULL},
+        {"Sec-WebSocket-Extensions: permessage-deflate\r\n", NULL},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(cases); i++) {
+        client_t c = client_connect(f->ports[0]);
+        ws_handshake(&c, "/ws", cases[i].offer);
+        response_t r = client_read(&c, true);
+        assert_int_equal(r.status, 101);
+        if (cases[i].line) {
+            assert_non_null(strstr(r.head, cases[i].line));
+        } else {
+            assert_null(strstr(r.head, "Sec-WebSocket-Protocol"));
+        }
+        assert_null(strstr(r.head, "Extensions"));
+        ws_send_text(&c, "hi");
+        expect_frame(&c, 0x81, "hi");
+        client_close(&c);
+    }
+}
+
+#define HANDSHAKE                                                                                  \
+    "Host: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+#define KEY "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+
+static void bad_handshakes_are_told_why(void **state)
+{
+    edge_fixture_t *f = *state;
+    expect_refusal(f, "GET /ws-no HTTP/1.1\r\n" HANDSHAKE KEY "\r\n", 403, "forbidden");
+    expect_refusal(f, "GET /ws HTTP/1.1\r\n" HANDSHAKE "\r\n", 400, "Sec-WebSocket-Key");
+    expect_refusal(f, "GET /ws HTTP/1.1\r\n" HANDSHAKE "Sec-WebSocket-Key: short\r\n\r\n", 400,
+                   "Sec-WebSocket-Key");
+    expect_refusal(f, "POST /ws HTTP/1.1\r\n" HANDSHAKE KEY "\r\n", 400, "GET");
+    expect_refusal(f,
+                   "GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: "
+                   "Upgrade\r\nSec-WebSocket-Version: 13\r\n" KEY "\r\n",
+                   400, "Host");
+    expect_refusal(
+        f,
+        "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" KEY
+        "\r\n",
+        400, "Connection");
+    expect_refusal(f,
+                   "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                   "Sec-WebSocket-Version: 8\r\n" KEY "\r\n",
+                   426, "Sec-WebSocket-Version: 13");
+    char text[512];
+    snprintf(text, sizeof(text),
+             "GET /ws HTTP/1.1\r\n" HANDSHAKE KEY "Sec-WebSocket-Protocol: %0130d\r\n\r\n", 1);
+    expect_refusal(f, text, 400, "126 bytes");
+    assert_int_equal(f->ws_open, 0);
+    assert_int_equal(f->upgrade_failed, 0);
+}
+
+static void upgrade_after_a_request_on_the_same_connection(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = client_connect(f->ports[0]);
+    client_send(&c, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+    response_t r = client_read(&c, false);
+    assert_int_equal(r.status, 200);
+    response_free(&r);
+    ws_handshake(&c, "/ws", "");
+    r = client_read(&c, true);
+    assert_int_equal(r.status, 101);
+    ws_send_text(&c, "late");
+    expect_frame(&c, 0x81, "late");
+    client_close(&c);
+}
+
+static void sizes_around_the_header_forms_are_echoed(void **state)
+{
+    edge_fixture_t *f = *state;
+    static const size_t sizes[] = {0,     1,     125,   126,   127,   8191,  8192,  8193,
+                                   32767, 32768, 32769, 65535, 65536, 65537, 200000};
+    client_t c = ws_connect(f->ports[0], "/ws", "sandal.v1");
+    char *data = malloc(200000);
+    memset(data, 'd', 200000);
+    for (size_t i = 0; i < KG_ARRAY_LEN(sizes); i++) {
+        for (unsigned op = 1; op <= 2; op++) {
+            ws_send(&c, 0x80 | op, data, sizes[i]);
+            size_t got = 0;
+            unsigned want = op;
+            for (bool fin = false; !fin;) { /* long messages come in fragments */
+                frame_t frame = ws_read(&c);
+                assert_int_equal(frame.op_fin & 0x7f, want);
+                assert_memory_equal(frame.data, data, frame.len);
+                want = 0;
+                got += frame.len;
+                fin = frame.op_fin & 0x80;
+                free(frame.data);
+            }
+            assert_int_equal(got, sizes[i]);
+        }
+    }
+    free(data);
+    client_close(&c);
+}
+
+/* Every way to cut a message into three fragments, a ping between two of them, all sent in every
+ * small size of write. */
+static void fragments_at_every_boundary_are_joined(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    const char *text = "h\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80!"; /* cuts fall inside code points */
+    size_t len = strlen(text);
+    for (size_t a = 0; a <= len; a++) {
+        for (size_t b = a; b <= len; b++) {
+            ws_send(&c, 0x01, text, a);
+            ws_send(&c, 0x89, "p", 1);
+            ws_send(&c, 0x00, text + a, b - a);
+            ws_send(&c, 0x80, text + b, len - b);
+            bool pong = false;
+            bool echo = false;
+            while (!pong || !echo) {
+                frame_t frame = ws_read(&c);
+                if (frame.op_fin == 0x8a) {
+                    pong = true;
+                } else {
+                    assert_int_equal(frame.op_fin, 0x81);
+                    assert_int_equal(frame.len, len);
+                    assert_memory_equal(frame.data, text, len);
+                    echo = true;
+                }
+                free(frame.data);
+            }
+        }
+    }
+    client_close(&c);
+}
+
+static void byte_by_byte_is_whole(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    unsigned char frame[] = {0x81, 0x85, 1, 2, 3, 4, 'h' ^ 1, 'e' ^ 2, 'l' ^ 3, 'l' ^ 4, 'o' ^ 1};
+    for (size_t i = 0; i < sizeof(frame); i++) {
+        client_send_bytes(&c, frame + i, 1);
+        usleep(500);
+    }
+    expect_frame(&c, 0x81, "hello");
+    client_close(&c);
+}
+
+static void faults_close_with_their_codes(void **state)
+{
+    edge_fixture_t *f = *state;
+    static const struct {
+        unsigned op_fin;
+        const char *data;
+        size_t len;
+        unsigned code;
+    } cases[] = {
+        {0x81, "\xff", 1, 1007},         /* not UTF-8 */
+        {0x81, "\xed\xa0\x80", 3, 1007}, /* a surrogate */
+        {0x81, "\xc3", 1, 1007},         /* cut off */
+        {0x83, "x", 1, 1002},            /* reserved opcode */
+        {0xc1, "x", 1, 1002},            /* reserved bit */
+        {0x80, "x", 1, 1002},            /* continuation of nothing */
+        {0x09, "x", 1, 1002},            /* fragmented ping */
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(cases); i++) {
+        client_t c = ws_connect(f->ports[0], "/ws", NULL);
+        ws_send(&c, cases[i].op_fin, cases[i].data, cases[i].len);
+        expect_close(&c, cases[i].code, NULL);
+        client_close(&c);
+    }
+    client_t half = ws_connect(f->ports[0], "/ws", NULL); /* a character that never ends */
+    ws_send(&half, 0x01, "h\xc3", 2);
+    ws_send(&half, 0x80, "", 0);
+    expect_close(&half, 1007, "text is not UTF-8");
+    client_close(&half);
+    client_t c = ws_connect(f->ports[0], "/ws", NULL); /* binary may be anything */
+    ws_send(&c, 0x82, "\xff", 1);
+    expect_frame(&c, 0x82, "\xff");
+    client_close(&c);
+}
+
+static void too_large_is_1009_at_the_sum(void **state)
+{
+    edge_fixture_t *f = *state;
+    size_t max = f->opts.ws_message_max;
+    char *data = calloc(1, max + 1);
+    memset(data, 'm', max + 1);
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send(&c, 0x02, data, max / 2);
+    ws_send(&c, 0x80, data, max - max / 2); /* exactly the cap */
+    size_t got = 0;
+    for (bool fin = false; !fin;) {
+        frame_t frame = ws_read(&c);
+        assert_non_null(frame.data);
+        got += frame.len;
+        fin = frame.op_fin & 0x80;
+        free(frame.data);
+    }
+    assert_int_equal(got, max);
+    ws_send(&c, 0x02, data, max / 2);
+    ws_send(&c, 0x80, data, max - max / 2 + 1);
+    expect_close(&c, 1009, "message too large");
+    client_close(&c);
+    c = ws_connect(f->ports[0], "/ws", NULL);
+    unsigned char huge[] = {0x82, 0xff, 0, 0, 1, 0, 0,  0,
+                            0,    0,    1, 2, 3, 4, 'x'}; /* only announced */
+    client_send_bytes(&c, huge, sizeof(huge));
+    expect_close(&c, 1009, NULL);
+    client_close(&c);
+    free(data);
+}
+
+static void handler_closes_after_what_was_queued(void **state)
+{
+    edge_fixture_t *f = *state;
+    static const char *const orders[] = {"close 1000", "close 1008", "close 1011", "close 1013",
+                                         "close 4001"};
+    for (size_t i = 0; i < KG_ARRAY_LEN(orders); i++) {
+        client_t c = ws_connect(f->ports[0], "/ws", NULL);
+        ws_send_text(&c, orders[i]);
+        expect_frame(&c, 0x81, "before");
+        expect_close(&c, (unsigned)atoi(orders[i] + 6), "because");
+        ws_send(&c, 0x88, "\x03\xe8", 2);
+        assert_true(client_closed_within(&c, 2000));
+        client_close(&c);
+    }
+}
+
+static void client_close_is_answered(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send(&c, 0x88,
+            "\x03\xe8"
+            "bye",
+            5);
+    expect_close(&c, 1000, NULL);
+    assert_true(client_closed_within(&c, 2000));
+    client_close(&c);
+    for (int i = 0; i < 200 && f->ws_closed == 0; i++) {
+        usleep(10000);
+    }
+    assert_int_equal(f->ws_closed, 1);
+}
+
+static void queue_over_its_cap_says_so_and_loses_nothing(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "queue");
+    int frames = 0;
+    for (;;) {
+        frame_t frame = ws_read(&c);
+        if (frame.op_fin == 0x88) {
+            assert_int_equal(frame.code, 1013);
+            free(frame.data);
+            break;
+        }
+        assert_int_equal(frame.len, 1000);
+        frames++;
+        free(frame.data);
+    }
+    assert_true(frames > 200 && frames < 263); /* 256 KiB of them */
+    client_close(&c);
+}
+
+static void read_flood(client_t *c, size_t frames, size_t size)
+{
+    for (size_t i = 0; i < frames; i++) {
+        size_t got = 0;
+        for (bool fin = false; !fin;) {
+            frame_t frame = ws_read(c);
+            assert_non_null(frame.data);
+            if (frame.op_fin == 0x89) {
+                ws_send(c, 0x8a, frame.data, frame.len);
+                free(frame.data);
+                continue;
+            }
+            if (got == 0) {
+                assert_int_equal(strtoul(frame.data, NULL, 10), i);
+            }
+            got += frame.len;
+            fin = frame.op_fin & 0x80;
+            free(frame.data);
+        }
+        assert_int_equal(got, size);
+    }
+}
+
+static void source_gives_all_frames_in_order(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "flood 20000 100");
+    uint64_t begin = kg_now_ns();
+    read_flood(&c, 20000, 100);
+    print_message("%.0f frames/s\n", 20000 / ((double)(kg_now_ns() - begin) / 1e9));
+    ws_send_text(&c, "flood 20 1000000");
+    read_flood(&c, 20, 1000000);
+    ws_send_text(&c, "still here");
+    expect_frame(&c, 0x81, "still here");
+    client_close(&c);
+}
+
+static void queued_frames_wait_for_a_message_under_way(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "flood 40 500000");
+    for (int i = 0; i < 20; i++) {
+        ws_send_text(&c, "mixed in");
+        ws_send(&c, 0x89, "pi", 2);
+        usleep(1000);
+    }
+    size_t data = 0;
+    int echoes = 0;
+    bool inside = false;
+    while (data < 40u * 500000 || echoes < 20) {
+        frame_t frame = ws_read(&c);
+        assert_non_null(frame.data);
+        if (frame.op_fin & 8) {
+            free(frame.data);
+            continue;
+        }
+        assert_int_equal((frame.op_fin & 15) == 0, inside); /* no new message inside another */
+        inside = !(frame.op_fin & 0x80);
+        if (frame.len == 8 && memcmp(frame.data, "mixed in", 8) == 0) {
+            echoes++;
+        } else {
+            data += frame.len;
+        }
+        free(frame.data);
+    }
+    client_close(&c);
+}
+
+static void silent_client_is_pinged_and_lives_by_its_pong(void **state)
+{
+    (void)state;
+    edge_fixture_t *f = edge_prepare();
+    f->opts.ping_ms = 150;
+    f->opts.pong_ms = 300;
+    edge_start(f);
+    client_t good = ws_connect(f->ports[0], "/ws", NULL);
+    client_t dead = ws_connect(f->ports[0], "/ws", NULL);
+    for (int i = 0; i < 5; i++) {
+        frame_t frame = ws_read(&good);
+        assert_int_equal(frame.op_fin, 0x89);
+        ws_send(&good, 0x8a, frame.data, frame.len);
+        free(frame.data);
+    }
+    assert_int_equal(f->ws_closed, 1);
+    assert_true(client_closed_within(&dead, 500));
+    ws_send_text(&good, "alive");
+    expect_frame(&good, 0x81, "alive");
+    client_close(&good);
+    client_close(&dead);
+    edge_finish(f);
+}
+
+/* A client that takes nothing for longer than ping and pong allow is not dead, only slow. */
+static void stalled_client_is_not_cut_by_pings(void **state)
+{
+    (void)state;
+    edge_fixture_t *f = edge_prepare();
+    f->opts.ping_ms = 100;
+    f->opts.pong_ms = 100;
+    edge_start(f);
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "flood 200 100000");
+    usleep(1500000);
+    assert_int_equal(f->ws_closed, 0);
+    assert_true(atomic_load(&f->pulled) < 20u * 1000 * 1000);
+    read_flood(&c, 200, 100000);
+    client_close(&c);
+    edge_finish(f);
+}
+
+static void client_that_stalls_for_good_is_cut(void **state)
+{
+    (void)state;
+    edge_fixture_t *f = edge_prepare();
+    f->opts.stall_timeout_ms = 400;
+    edge_start(f);
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "flood 1000 100000");
+    for (int i = 0; i < 300 && f->ws_closed == 0; i++) {
+        usleep(10000);
+    }
+    assert_int_equal(f->ws_closed, 1);
+    client_close(&c);
+    edge_finish(f);
+}
+
+static void paused_socket_reads_nothing_more(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "pause");
+    ws_send_text(&c, "unheard");
+    frame_t frame = ws_read_within(&c, 200);
+    assert_int_equal(frame.op_fin, 0);
+    double before = cpu_seconds();
+    usleep(300000);
+    assert_true(cpu_seconds() - before < 0.15); /* and does not spin */
+    client_close(&c);
+}
+
+static void two_thousand_idle_sockets(void **state)
+{
+    edge_fixture_t *f = *state;
+    enum {
+        COUNT = 2000
+    };
+    struct rlimit limit = {.rlim_cur = 8192, .rlim_max = 8192};
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0) {
+        skip();
+    }
+    (void)f;
+    edge_fixture_t *g = edge_prepare(); /* lws sizes its tables from the limit at start */
+    edge_start(g);
+    client_t *all = calloc(COUNT, sizeof(*all));
+    size_t before = own_rss_kib();
+    for (int i = 0; i < COUNT; i++) {
+        all[i] = ws_connect(g->ports[0], "/ws", NULL);
+        free(all[i].buf);
+        all[i].buf = NULL;
+        all[i].len = all[i].cap = 0;
+    }
+    for (int i = 0; i < 200 && g->ws_open < COUNT; i++) {
+        usleep(10000);
+    }
+    assert_int_equal(g->ws_open, COUNT);
+    size_t with = own_rss_kib();
+    print_message("%d idle WebSockets: %zu KiB more (%zu KiB before), both ends in one process\n",
+                  COUNT, with - before, before);
+    uint64_t begin = kg_now_ns();
+    for (int i = 0; i < 1000; i++) {
+        ws_send_text(&all[i], "x");
+        expect_frame(&all[i], 0x81, "x");
+    }
+    print_message("round trip %.1f us\n", (double)(kg_now_ns() - begin) / 1e6);
+    for (int i = 0; i < COUNT; i++) {
+        client_close(&all[i]);
+    }
+    free(all);
+    edge_finish(g);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(subprotocol_is_the_handlers_choice),
+        T(bad_handshakes_are_told_why),
+        T(upgrade_after_a_request_on_the_same_connection),
+        T(sizes_around_the_header_forms_are_echoed),
+        T(fragments_at_every_boundary_are_joined),
+        T(byte_by_byte_is_whole),
+        T(faults_close_with_their_codes),
+        T(too_large_is_1009_at_the_sum),
+        T(handler_closes_after_what_was_queued),
+        T(client_close_is_answered),
+        T(queue_over_its_cap_says_so_and_loses_nothing),
+        T(source_gives_all_frames_in_order),
+        T(queued_frames_wait_for_a_message_under_way),
+        cmocka_unit_test(silent_client_is_pinged_and_lives_by_its_pong),
+        cmocka_unit_test(stalled_client_is_not_cut_by_pings),
+        cmocka_unit_test(client_that_stalls_for_good_is_cut),
+        T(paused_socket_reads_nothing_more),
+        T(two_thousand_idle_sockets),
+    };
+    cmocka_set_test_filter(getenv("EDGE_TEST")); /* one test by name; NULL = all */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
