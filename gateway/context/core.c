@@ -73,23 +73,57 @@ static void run_later(void *user)
     }
 }
 
+static void flush_log(kg_run_t *run)
+{
+    if (run->log) {
+        int rc = kg_run_log_flush(run->log);
+        if (rc) {
+            kg_log(KG_LOG_ERROR, "run.log_broken", "run=%s error=%d", run->id, -rc);
+        }
+        kg_run_flushed(run);
+    }
+    kg_run_unref_(&run);
+}
+
+/* 0 = now. Each flush is a write and wakes every client, while the kernel wants the processor: what
+ * a short cell gives goes out in one. What a process prints may be a terminal's echo. */
+static uint64_t flush_in(const kg_run_t *run, uint64_t now)
+{
+    if (!run->log || run->is_command || !kg_run_log_may_wait(run->log)) {
+        return 0;
+    }
+    uint64_t due = run->dirty_ns + KG_RUN_WAIT_NS;
+    return due > now ? due - now : 0;
+}
+
 static void flush_logs(void *user)
 {
     kg_core_t *core = user;
-    while (core->dirty) {
-        kg_run_t *run = core->dirty;
-        core->dirty = run->dirty_next;
+    uint64_t now = core->dirty ? kg_now_ns() : 0;
+    uint64_t next = UINT64_MAX;
+    kg_run_t **at = &core->dirty;
+    while (*at) {
+        kg_run_t *run = *at;
+        uint64_t wait = flush_in(run, now);
+        if (wait > 0) {
+            next = wait < next ? wait : next;
+            at = &run->dirty_next;
+            continue;
+        }
+        *at = run->dirty_next;
         run->dirty = false;
         run->dirty_next = NULL;
-        if (run->log) {
-            int rc = kg_run_log_flush(run->log);
-            if (rc) {
-                kg_log(KG_LOG_ERROR, "run.log_broken", "run=%s error=%d", run->id, -rc);
-            }
-            kg_run_flushed(run);
-        }
-        kg_run_unref_(&run);
+        flush_log(run);
     }
+    if (next != UINT64_MAX) {
+        kg_timer_start(core->flush_timer, next, 0);
+    }
+}
+
+/* Only wakes the loop: flush_logs runs before it sleeps again. */
+static void flush_due(void *user)
+{
+    (void)user;
 }
 
 void kg_run_log_dirty(void *user, kg_run_log_t *log)
@@ -98,6 +132,7 @@ void kg_run_log_dirty(void *user, kg_run_log_t *log)
     (void)log;
     if (!run->dirty && !run->core->destroying) {
         run->dirty = true;
+        run->dirty_ns = kg_now_ns();
         run->dirty_next = run->core->dirty;
         run->core->dirty = run;
         kg_run_ref_(run);
@@ -234,6 +269,7 @@ static int make_parts(kg_core_t *core, kg_err_t *err)
     };
     if (kg_run_budget_create(&budget, &core->budget) ||
         kg_timer_create(core->loop, run_later, core, &core->later_timer) ||
+        kg_timer_create(core->loop, flush_due, core, &core->flush_timer) ||
         kg_timer_create(core->loop, kg_core_tick, core, &core->tick)) {
         return kg_oom(err);
     }
@@ -397,6 +433,7 @@ void kg_core_destroy(kg_core_t **core)
     kg_zygotes_destroy(c);
     destroy_leftovers(c);
     kg_timer_close(&c->later_timer);
+    kg_timer_close(&c->flush_timer);
     kg_timer_close(&c->tick);
     kg_timer_close(&c->drain_timer);
     if (c->budget) {

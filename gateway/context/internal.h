@@ -144,6 +144,7 @@ struct kg_run {
     bool published; /* and the log has told it */
     bool expired;
     bool dirty;
+    uint64_t dirty_ns; /* since when */
     kg_run_t *dirty_next;
 
     /* what was asked for, until it has ended */
@@ -672,6 +673,7 @@ struct kg_core {
     kg_zygote_failure_t *zygote_failures; /* for whom none is started for a while */
     kg_later_item_t *later;
     kg_timer_t *later_timer;
+    kg_timer_t *flush_timer; /* for logs whose flush waits */
     kg_timer_t *tick;
     unsigned ticks;
     kg_heap_t heap;

@@ -27,6 +27,9 @@
                                      */
 #define KG_RUN_TAKE_BYTES 16777216U /* the same, of what a worker has written already */
 
+#define KG_RUN_WAIT_BYTES 16384U         /* less than this of new output may wait for more, */
+#define KG_RUN_WAIT_NS UINT64_C(5000000) /* this long */
+
 #define KG_RUN_BUDGET_SANDBOX (UINT64_C(64) << 20) /* default, finished logs of one sandbox */
 #define KG_RUN_BUDGET_DAEMON (UINT64_C(1) << 30)   /* default, all finished logs */
 #define KG_RUN_BUDGET_FLOOR                                                                        \

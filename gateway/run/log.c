@@ -331,10 +331,16 @@ static bool may_write(kg_run_log_t *log)
     return again;
 }
 
+bool kg_run_log_may_wait(const kg_run_log_t *log)
+{
+    return !log->ended && !log->asks && !log->broken && !log->expired &&
+           kg_log_end_off(log) - log->published < KG_RUN_WAIT_BYTES;
+}
+
 int kg_run_log_flush(kg_run_log_t *log)
 {
     int told = 0;
-    log->dirty = false;
+    log->dirty = log->asks = false;
     if (log->expired) {
         return 0;
     }

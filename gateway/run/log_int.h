@@ -146,6 +146,7 @@ struct kg_run_log {
     int error; /* what broke it */
     bool dirty, started, finished, expired, late, broken;
     bool ended;    /* `result` was appended */
+    bool asks;     /* `input_request` was, since the last flush */
     bool late_cut; /* something was cut after it */
     bool news;     /* the watchers were not called yet */
     bool retried;

@@ -658,6 +658,7 @@ int kg_log_append(kg_run_log_t *log, const kg_log_event_t *event)
     log->stage = (kg_log_stage_t){0};
     if (rc == 0) {
         log->ended = log->ended || e.type == KG_EVENT_RESULT;
+        log->asks = log->asks || e.type == KG_EVENT_INPUT;
         kg_log_mark_dirty(log);
     }
     return rc;

@@ -90,6 +90,41 @@ static void flush_publishes_and_calls_watchers(void **state)
     rt_end(&t);
 }
 
+static void only_a_little_may_wait(void **state)
+{
+    (void)state;
+    run_test_t t;
+    char text[KG_RUN_WAIT_BYTES / 2 + 1];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = 0;
+    rt_begin(&t);
+    rt_open(&t);
+    rt_stream(&t, "stdout", text);
+    assert_true(kg_run_log_may_wait(t.log));
+    rt_stream(&t, "stdout", text);
+    assert_false(kg_run_log_may_wait(t.log));
+    assert_int_equal(kg_run_log_flush(t.log), 0);
+    rt_stream(&t, "stdout", "a");
+    assert_true(kg_run_log_may_wait(t.log));
+    rt_end(&t);
+}
+
+static void questions_and_the_end_do_not_wait(void **state)
+{
+    (void)state;
+    run_test_t t;
+    rt_begin(&t);
+    rt_open(&t);
+    assert_int_equal(kg_mapper_input(t.mapper, kg_slice_cstr("name? "), false), 0);
+    assert_false(kg_run_log_may_wait(t.log));
+    assert_int_equal(kg_run_log_flush(t.log), 0);
+    assert_true(kg_run_log_may_wait(t.log));
+    const kg_run_end_t end = rt_end_of(KG_RUN_OK);
+    assert_int_equal(kg_mapper_finish(t.mapper, &end), 0);
+    assert_false(kg_run_log_may_wait(t.log));
+    rt_end(&t);
+}
+
 static kg_run_log_t *leaving_log;
 static kg_run_watch_t leaving[3];
 
@@ -635,6 +670,8 @@ int main(void)
         cmocka_unit_test(create_strange_run_id_is_refused),
         cmocka_unit_test(create_alone_makes_no_file),
         cmocka_unit_test(flush_publishes_and_calls_watchers),
+        cmocka_unit_test(only_a_little_may_wait),
+        cmocka_unit_test(questions_and_the_end_do_not_wait),
         cmocka_unit_test(watchers_may_unwatch_all),
         cmocka_unit_test(join_past_an_event_begins_the_next),
         cmocka_unit_test(many_small_prints_become_few_events),
