@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
@@ -215,14 +218,51 @@ static void expired(void *user, kg_run_log_t *log)
     }
 }
 
+/* Asks ext4 to look for a part of the disk of its own for what is made below dir next (chattr(1),
+ * T). Returns the flags to put back, -1 where nothing was changed. */
+static long spread_begin(const char *dir)
+{
+    int flags = 0; /* the calls take an int, whatever their numbers say (ioctl_iflags(2)) */
+    KG_AUTO_CLOSE int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0) {
+        return -1;
+    }
+    const int spread = flags | FS_TOPDIR_FL;
+    return ioctl(fd, FS_IOC_SETFLAGS, &spread) < 0 ? -1 : flags;
+}
+
+static void spread_end(const char *dir, long flags)
+{
+    KG_AUTO_CLOSE int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int before = (int)flags;
+    if (fd >= 0 && flags >= 0) {
+        (void)ioctl(fd, FS_IOC_SETFLAGS, &before);
+    }
+}
+
+/* A file is made for each run. Where others delete, that takes ext4 forty times as long: it passes
+ * over each inode that was freed in the last seconds. */
+static int make_logs(const char *state_dir, const char *path)
+{
+    if (access(path, F_OK) == 0) {
+        return 0;
+    }
+    long flags = spread_begin(state_dir);
+    int rc = mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
+    spread_end(state_dir, flags);
+    return rc;
+}
+
 static int open_logs(kg_core_t *core, kg_err_t *err)
 {
     char path[512];
     if (kg_format(path, sizeof(path), "%s/runs", core->config.state_dir)) {
         return kg_err_set(err, KG_ERR_CONFIG, "state directory: path too long");
     }
-    if ((mkdir(core->config.state_dir, 0700) && errno != EEXIST) ||
-        (mkdir(path, 0700) && errno != EEXIST)) {
+    int rc = mkdir(core->config.state_dir, 0700) < 0 && errno != EEXIST ? -errno : 0;
+    rc = rc < 0 ? rc : make_logs(core->config.state_dir, path);
+    if (rc < 0) {
+        errno = -rc;
         return kg_err_set(err, KG_ERR_CONFIG, "%s: %s", path, strerrordesc_np(errno));
     }
     core->logs_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
