@@ -2,7 +2,8 @@
 """The figures of docs/benchmarks.md that are about zygotes: creates, ten at once, memory, and with --many N so many contexts
 that live at once and all answer.
 
-usage: tests/bench/zygote.py [--build build] [--rounds 20] [--many N]     as root, with the template code-interpreter-python
+usage: tests/bench/zygote.py [--build build] [--template NAME] [--rounds 20] [--many N]     as root, with that template,
+which is code-interpreter-python or code-interpreter-r
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ from harness import processes  # noqa: E402
 from harness.daemon import Daemon, rss_bytes  # noqa: E402
 
 MIB = 1024 * 1024
-TEMPLATE = "code-interpreter-python"
+TWO = {"code-interpreter-python": "2", "code-interpreter-r": "[1] 2"}  # what 1 + 1 gives
 
 
-def call(daemon: Daemon, method: str, path: str, body: object = None) -> Any:
+class Host(Daemon):
+    template = "code-interpreter-python"
+
+
+def call(daemon: Host, method: str, path: str, body: object = None) -> Any:
     request = urllib.request.Request(daemon.url + path, method=method, data=json.dumps(body).encode() if body is not None else None,
                                      headers={"Authorization": f"Bearer {daemon.key}", "Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=300) as answer:
@@ -36,21 +41,21 @@ def call(daemon: Daemon, method: str, path: str, body: object = None) -> Any:
     return json.loads(text) if text else {}
 
 
-def create(daemon: Daemon, start: str) -> tuple[str, float]:
+def create(daemon: Host, start: str) -> tuple[str, float]:
     begin = time.monotonic()
-    made = call(daemon, "POST", "/v1/sandboxes", {"template": TEMPLATE, "checkpointable": None if start == "spawn" else False})
+    made = call(daemon, "POST", "/v1/sandboxes", {"template": daemon.template, "checkpointable": None if start == "spawn" else False})
     took = (time.monotonic() - begin) * 1000
     if made["start"] != start:
         raise RuntimeError(f"started by {made['start']}, not {start}")
     return made["id"], took
 
 
-def end(daemon: Daemon, ident: str) -> None:
+def end(daemon: Host, ident: str) -> None:
     call(daemon, "DELETE", f"/v1/sandboxes/{ident}")
 
 
-def answers(daemon: Daemon, ident: str) -> bool:
-    return call(daemon, "POST", f"/v1/sandboxes/{ident}/run_code", {"code": "1 + 1"})["text"] == "2"
+def answers(daemon: Host, ident: str) -> bool:
+    return call(daemon, "POST", f"/v1/sandboxes/{ident}/run_code", {"code": "1 + 1"})["text"] == TWO[daemon.template]
 
 
 def private(pid: int) -> int:
@@ -69,7 +74,7 @@ def figure(name: str, **values: object) -> None:
     print(json.dumps({"bench": name, "load": round(os.getloadavg()[0], 2), **values}), flush=True)
 
 
-def creates(daemon: Daemon, start: str, rounds: int) -> None:
+def creates(daemon: Host, start: str, rounds: int) -> None:
     took = []
     for _ in range(rounds):
         ident, ms = create(daemon, start)
@@ -80,7 +85,7 @@ def creates(daemon: Daemon, start: str, rounds: int) -> None:
     figure(f"create, {start}", p50_ms=round(statistics.median(took), 1), least_ms=round(took[0], 1), most_ms=round(took[-1], 1), rounds=rounds)
 
 
-def weigh(daemon: Daemon, start: str) -> None:
+def weigh(daemon: Host, start: str) -> None:
     boxes = [create(daemon, start)[0] for _ in range(5)]
     time.sleep(2)  # the kernel comes to rest before its memory is read
     fresh = [memory(ident) for ident in boxes]
@@ -94,7 +99,7 @@ def weigh(daemon: Daemon, start: str) -> None:
                                           for when, rows in (("idle", fresh), ("after_1+1", used)) for what in ("kernel", "all")})
 
 
-def at_once(daemon: Daemon, start: str, count: int) -> None:
+def at_once(daemon: Host, start: str, count: int) -> None:
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
         boxes = list(pool.map(lambda _: create(daemon, start)[0], range(count)))
@@ -104,7 +109,7 @@ def at_once(daemon: Daemon, start: str, count: int) -> None:
     figure(f"{count} at once, {start}", s=round(took, 2))
 
 
-def many(daemon: Daemon, count: int) -> None:
+def many(daemon: Host, count: int) -> None:
     free = available()
     begin = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
@@ -128,12 +133,14 @@ def available() -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--template", choices=TWO, default=Host.template)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--many", type=int, default=0)
     args = parser.parse_args()
     harness.daemon.BUILD = args.build.resolve()
     harness.daemon.UID_COUNT = 1024 * 65_536  # room below one zygote for ten at once, and for many
-    with Daemon("--pools-fill", "off", "--limits-sandboxes", "2000") as daemon:
+    Host.template = args.template
+    with Host("--pools-fill", "off", "--limits-sandboxes", "2000") as daemon:
         end(daemon, create(daemon, "zygote")[0])  # the zygote itself
         if args.many:
             many(daemon, args.many)

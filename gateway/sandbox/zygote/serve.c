@@ -171,3 +171,9 @@ const char *sandal_zygote_env(const sandal_forked_t *forked, unsigned index)
 {
     return index <= forked->order.spawn.envc ? forked->env[index] : NULL;
 }
+
+int sandal_zygote_exec(const sandal_forked_t *forked)
+{
+    (void)execvpe(forked->argv[0], forked->argv, forked->env);
+    return -errno;
+}

@@ -19,5 +19,18 @@ KG_PUBLIC int sandal_zygote_serve(const char *path, sandal_forked_t **ret_forked
 /* What it would have been executed with: NULL behind the last. Borrowed. */
 KG_PUBLIC const char *sandal_zygote_arg(const sandal_forked_t *forked, unsigned index);
 KG_PUBLIC const char *sandal_zygote_env(const sandal_forked_t *forked, unsigned index);
+/* It does not want what the zygote has loaded: becomes what it would have been. Returns on failure,
+ * -errno. */
+KG_PUBLIC int sandal_zygote_exec(const sandal_forked_t *forked);
+
+/* The same for R, whose .C() passes pointers alone (r.c). forked: to the 8 bytes of a raw vector;
+ * counts: of arguments and variables, for the lengths of what sandal_zygote_r_strings fills. */
+KG_PUBLIC void
+sandal_zygote_r_serve(char **path, int *ret_error, sandal_forked_t **ret_forked, int *ret_counts);
+KG_PUBLIC void
+sandal_zygote_r_strings(sandal_forked_t *const *forked, char **ret_args, char **ret_env);
+KG_PUBLIC void sandal_zygote_r_exec(sandal_forked_t *const *forked);
+/* What commandArgs() gives from here on. */
+KG_PUBLIC void sandal_zygote_r_arguments(const int *count, char **args);
 
 #endif
