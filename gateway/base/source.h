@@ -3,6 +3,8 @@
 #ifndef KG_BASE_SOURCE_H
 #define KG_BASE_SOURCE_H
 
+#include <stdint.h>
+
 #include "gateway/base/buf.h"
 
 typedef enum kg_source_state {
@@ -16,6 +18,11 @@ typedef enum kg_source_state {
 typedef struct kg_source {
     /* Appends about max bytes at most; of a source of events exactly one event, a JSON object. */
     kg_source_state_t (*fill)(struct kg_source *source, kg_buf_t *out, size_t max);
+    /* NULL, or another way to the bytes of a source that knows how many it gives: they go straight
+     * into a stream socket (O_NONBLOCK), on another thread. *ret_sent: how many have gone since the
+     * last call. WAIT: it is at work; MORE: the socket has no room, ask again when it has. Either
+     * this or fill, from the first byte to the last. */
+    kg_source_state_t (*pour)(struct kg_source *source, int socket, uint64_t *ret_sent);
     void (*close)(struct kg_source *source); /* frees it; wake is not called after it */
     void (*wake)(void *user);                /* set by the reader; never called inside fill */
     void *wake_user;

@@ -3,6 +3,8 @@
  * but that of a read. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "gateway/context/files_priv.h"
@@ -11,11 +13,13 @@ typedef enum kind {
     JOB_STAT,
     JOB_READ,
     JOB_WRITE,
+    JOB_SEND,
     JOB_CLOSE
 } kind_t;
 
 struct kg_io {
     int fd;
+    int socket; /* of sends: a dup, for a worker may outlive the connection; or -1 */
     kg_workq_t *queue;
     kg_io_job_t *closing; /* made ahead, so that a close needs no memory */
 };
@@ -45,6 +49,7 @@ int kg_io_open(kg_loop_t *loop, int fd_take, kg_io_t **ret_io)
         return -ENOMEM;
     }
     io->fd = fd_take;
+    io->socket = -1;
     closing->io = io;
     closing->kind = JOB_CLOSE;
     io->closing = closing;
@@ -87,6 +92,36 @@ static ssize_t do_write(kg_io_job_t *job)
     return 0;
 }
 
+/* Where the file system cannot lend its pages. */
+static ssize_t send_copy(const kg_io_job_t *job, off_t at, size_t max)
+{
+    char piece[16384];
+    ssize_t n = pread(job->io->fd, piece, max < sizeof(piece) ? max : sizeof(piece), at);
+    return n > 0 ? send(job->io->socket, piece, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) : n;
+}
+
+/* The pages of the page cache themselves go to the socket. If the file is written meanwhile the
+ * receiver may see either state, as with any read; if it is cut shorter the end comes early. */
+static ssize_t do_send(const kg_io_job_t *job)
+{
+    size_t done = 0;
+    while (done < job->max) {
+        off_t at = (off_t)(job->offset + done);
+        ssize_t n = sendfile(job->io->socket, job->io->fd, &at, job->max - done);
+        if (n < 0 && errno == EINVAL) {
+            n = send_copy(job, at, job->max - done);
+        }
+        if (n < 0 && errno != EINTR) {
+            return done > 0 ? (ssize_t)done : -errno;
+        }
+        if (n == 0) {
+            break;
+        }
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return (ssize_t)done;
+}
+
 static void work(void *user)
 {
     kg_io_job_t *job = user;
@@ -100,8 +135,12 @@ static void work(void *user)
     case JOB_WRITE:
         job->rc = do_write(job);
         break;
+    case JOB_SEND:
+        job->rc = do_send(job);
+        break;
     case JOB_CLOSE:
         (void)close(job->io->fd);
+        kg_closep(&job->io->socket);
         break;
     }
 }
@@ -167,6 +206,21 @@ int kg_io_read(kg_io_t *io,
         *spare = (kg_buf_t){0};
     }
     return rc;
+}
+
+int kg_io_send(kg_io_t *io,
+               int socket,
+               uint64_t offset,
+               size_t max,
+               kg_io_fn *fn,
+               void *user,
+               kg_io_job_t **ret_job)
+{
+    kg_io_job_t form = {.kind = JOB_SEND, .offset = offset, .max = max, .fn = fn, .user = user};
+    if (io->socket < 0) {
+        io->socket = fcntl(socket, F_DUPFD_CLOEXEC, 3);
+    }
+    return io->socket < 0 ? -errno : submit(io, &form, ret_job);
 }
 
 int kg_io_write(

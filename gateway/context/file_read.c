@@ -1,5 +1,6 @@
-/* gateway/context: a file's bytes on their way out: one piece is read ahead while another one is
- * sent, whatever the file's size. */
+/* gateway/context: a file's bytes on their way out: poured into a socket by a worker where the
+ * reader has one, else one piece is read ahead while another one is sent, whatever the file's size.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -18,6 +19,9 @@ struct kg_file {
     size_t off;
     kg_buf_t back; /* read ahead */
     bool back_full;
+    size_t asked;  /* of the worker */
+    size_t poured; /* not told of yet */
+    bool choked;   /* the socket took less than what was asked */
     uint64_t pos;  /* of the next read */
     uint64_t left; /* to be read; UINT64_MAX: to the end */
     bool ended;    /* the last byte has been read */
@@ -317,6 +321,43 @@ static kg_source_state_t file_fill(kg_source_t *source, kg_buf_t *out, size_t ma
     return n > 0 ? KG_SOURCE_MORE : KG_SOURCE_WAIT;
 }
 
+static void got_sent(void *user, ssize_t rc, kg_buf_t *bytes)
+{
+    kg_file_t *f = user;
+    (void)bytes;
+    size_t n = rc > 0 ? (size_t)rc : 0;
+    f->failed = rc == 0 || (rc < 0 && rc != -EAGAIN); /* 0: it was cut shorter meanwhile */
+    f->choked = n < f->asked;
+    f->pos += n;
+    f->left -= n;
+    f->poured += n;
+    kg_fsop_touch(&f->op);
+    kg_source_wake(&f->source);
+}
+
+static kg_source_state_t file_pour(kg_source_t *source, int socket, uint64_t *ret_sent)
+{
+    kg_file_t *f = (kg_file_t *)source;
+    *ret_sent = f->poured;
+    f->poured = 0;
+    if (f->failed) {
+        return KG_SOURCE_FAILED;
+    }
+    if (f->left == 0) {
+        return KG_SOURCE_END;
+    }
+    if (f->choked) {
+        f->choked = false;
+        return KG_SOURCE_MORE;
+    }
+    if (f->job) {
+        return KG_SOURCE_WAIT;
+    }
+    f->asked = f->left < KG_IO_SEND ? (size_t)f->left : KG_IO_SEND;
+    int rc = kg_io_send(f->io, socket, f->pos, f->asked, got_sent, f, &f->job);
+    return rc < 0 ? KG_SOURCE_FAILED : KG_SOURCE_WAIT;
+}
+
 static void file_source_close(kg_source_t *source)
 {
     file_free((kg_file_t *)source);
@@ -333,6 +374,10 @@ kg_source_t *kg_file_source(kg_file_t **file, uint64_t offset, uint64_t length)
         kg_buf_clear(&f->front);
     }
     f->ended = length == 0;
-    read_ahead(f);
+    if (length != UINT64_MAX && length >= KG_FILES_POUR_MIN) {
+        f->source.pour = file_pour; /* or the first fill begins */
+    } else {
+        read_ahead(f);
+    }
     return &f->source;
 }

@@ -14,6 +14,7 @@
 #define KG_FILES_DEPTH_MAX 64U   /* levels of one list */
 #define KG_FILES_DIRS_MAX 10000U /* directories that one list has still to visit */
 #define KG_FILES_WATCH_MAX 4096U /* directories that one watch holds */
+#define KG_FILES_POUR_MIN 65536U /* shorter ones are read and sent as any other answer */
 #define KG_FILES_WATCHES_ALL 1024U
 #define KG_FILES_TRANSFERS_MAX 64U /* files being read, written or listed at once, a sandbox */
 #define KG_FILES_TRANSFERS_ALL 512U
@@ -84,7 +85,8 @@ int kg_files_open(
     kg_sandbox_t *sandbox, const char *path, kg_file_fn *fn, void *user, kg_err_t *err);
 const kg_file_info_t *kg_file_info(const kg_file_t *file);
 /* Its bytes from offset on, length of them (UINT64_MAX: to the end, however long). A sized one that
- * ends early FAILs. The file is in the source from here on. */
+ * ends early FAILs. Of KG_FILES_POUR_MIN bytes and more it can be poured. The file is in the source
+ * from here on. */
 kg_source_t *kg_file_source(kg_file_t **file, uint64_t offset, uint64_t length);
 void kg_file_close(kg_file_t **file); /* NULL ok */
 

@@ -9,6 +9,7 @@
 #include "gateway/context/internal.h"
 
 #define KG_IO_PIECE 524288u /* of one read */
+#define KG_IO_SEND 4194304u /* most that one job sends: there are few workers */
 
 /* ---- file_io.c: a descriptor whose reads and writes run on the worker pool, in order ---- */
 
@@ -26,6 +27,16 @@ int kg_io_read(kg_io_t *io,
                uint64_t offset,
                size_t max,
                kg_buf_t *spare,
+               kg_io_fn *fn,
+               void *user,
+               kg_io_job_t **ret_job);
+/* From the file into a stream socket, the same one each time, which is O_NONBLOCK and may be closed
+ * meanwhile. rc: bytes, which are max unless there was no room for more; -EAGAIN for none at all, 0
+ * at the end of the file. -errno also where there is no descriptor for it. */
+int kg_io_send(kg_io_t *io,
+               int socket,
+               uint64_t offset,
+               size_t max,
                kg_io_fn *fn,
                void *user,
                kg_io_job_t **ret_job);

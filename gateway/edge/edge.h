@@ -188,6 +188,12 @@ int kg_http_stream(kg_http_t *http,
 /* Before kg_http_stream: its length is known. An END before it cuts the connection, and so does a
  * byte after it. */
 void kg_http_announce(kg_http_t *http, uint64_t length);
+/* Before kg_http_stream, after kg_http_announce: a way past this room, of which fill's user is the
+ * user too. It sends into the socket itself, which is O_NONBLOCK, and says how much has gone since
+ * it was last asked. WAIT: it goes on sending, kg_http_wake later; MORE: the socket is full, ask
+ * again when it has room. Where bytes must not go past (TLS) fill is asked for all of them. */
+typedef kg_pull_t kg_pour_fn(void *user, int socket, uint64_t *ret_sent);
+void kg_http_pour(kg_http_t *http, kg_pour_fn *pour);
 void kg_http_wake(kg_http_t *http);
 void kg_http_set_user(kg_http_t *http, void *user);
 void *kg_http_user(const kg_http_t *http);

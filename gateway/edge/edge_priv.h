@@ -72,7 +72,8 @@ struct kg_http {
     size_t tx_off;
     kg_pull_fn *fill;
     void *fill_user;
-    uint64_t left; /* of a sized answer */
+    kg_pour_fn *pour; /* instead of fill */
+    uint64_t left;    /* of a sized answer */
     kg_fdwatch_t
         *shadow; /* on a dup of the socket: hang-up and room to write, while lws does not look */
     int shadow_fd;

@@ -427,6 +427,11 @@ void kg_http_announce(kg_http_t *http, uint64_t length)
     http->left = length;
 }
 
+void kg_http_pour(kg_http_t *http, kg_pour_fn *pour)
+{
+    http->pour = http->sized && !http->conn->tls ? pour : NULL;
+}
+
 int kg_http_stream(kg_http_t *http,
                    int status,
                    const kg_header_t *headers,
@@ -601,6 +606,37 @@ static int go_on(kg_http_t *http, bool wrote)
     return 0;
 }
 
+static int cut(kg_http_t *http)
+{
+    http->conn->phase = KG_PHASE_DEAD;
+    kg_http_over(http);
+    return -1;
+}
+
+/* The head is out, the body goes past lws. */
+static int pour(kg_http_t *http)
+{
+    uint64_t sent = 0;
+    http->writing = true;
+    int fd = lws_get_socket_fd(http->conn->wsi);
+    kg_pull_t result = http->pour(http->fill_user, fd, &sent);
+    http->writing = false;
+    if (result == KG_PULL_ABORT || sent > http->left ||
+        (result == KG_PULL_END && sent < http->left)) {
+        return cut(http);
+    }
+    http->left -= sent;
+    if (http->left == 0) {
+        http->ended = true;
+        return finish(http);
+    }
+    if (result == KG_PULL_MORE) {
+        http->blocked_ns = kg_now_ns();
+    }
+    park(http, result == KG_PULL_MORE);
+    return 0;
+}
+
 int kg_http_on_writeable(kg_conn_t *conn)
 {
     kg_http_t *http = conn->http;
@@ -609,18 +645,16 @@ int kg_http_on_writeable(kg_conn_t *conn)
     }
     http->blocked_ns = 0;
     http->woken = false;
+    if (http->pour && !http->ended && http->tx_off == http->tx.len) {
+        return pour(http);
+    }
     http->writing = true;
     int more = refill(http);
     http->writing = false;
     if (more > 0 && write_piece(http) < 0) {
         return -1;
     }
-    if (more < 0) {
-        conn->phase = KG_PHASE_DEAD;
-        kg_http_over(http);
-        return -1;
-    }
-    return go_on(http, more > 0);
+    return more < 0 ? cut(http) : go_on(http, more > 0);
 }
 
 void kg_http_set_user(kg_http_t *http, void *user)

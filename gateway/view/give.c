@@ -80,3 +80,17 @@ kg_pull_t kg_giver_fill(void *user, kg_buf_t *out, size_t max)
     }
     return state == KG_SOURCE_MORE || out->len > start ? KG_PULL_MORE : KG_PULL_WAIT;
 }
+
+kg_pull_t kg_giver_pour(void *user, int socket, uint64_t *ret_sent)
+{
+    static const kg_pull_t pulls[] = {
+        [KG_SOURCE_MORE] = KG_PULL_MORE,
+        [KG_SOURCE_WAIT] = KG_PULL_WAIT,
+        [KG_SOURCE_END] = KG_PULL_END,
+        [KG_SOURCE_FAILED] = KG_PULL_ABORT,
+    };
+    kg_giver_t *g = user;
+    kg_source_state_t state = g->source->pour(g->source, socket, ret_sent);
+    *g->sent += *ret_sent;
+    return pulls[state];
+}

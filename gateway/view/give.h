@@ -21,6 +21,7 @@ void kg_giver_init(kg_giver_t *g, kg_source_t *source, kg_stream_kind_t kind, ui
 void kg_giver_fini(kg_giver_t *g);
 /* As kg_stream_silent. */
 bool kg_giver_silent(kg_giver_t *g, uint64_t now_ns, uint64_t silent_ns);
-kg_pull_fn kg_giver_fill; /* user is the kg_giver_t */
+kg_pull_fn kg_giver_fill; /* user is the kg_giver_t, here too: */
+kg_pour_fn kg_giver_pour; /* of a source of bytes that pours */
 
 #endif

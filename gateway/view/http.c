@@ -285,6 +285,9 @@ static void on_give(void *user, const kg_give_t *give)
     if (give->length >= 0) {
         kg_http_announce(x->http, (uint64_t)give->length);
     }
+    if (give->length >= 0 && give->source->pour) {
+        kg_http_pour(x->http, kg_giver_pour);
+    }
     int rc =
         kg_http_stream(x->http, give->head.status, h.list, h.count, type, kg_giver_fill, &x->giver);
     if (rc < 0) {

@@ -9,8 +9,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "gateway/context/files_priv.h"
@@ -254,6 +257,132 @@ static void a_full_disk_is_told(void **state)
     assert_int_equal(p.pump.offset, 0);
 }
 
+/* --- Straight into a socket ------------------------------------------------------------------- */
+
+typedef struct sending {
+    kg_loop_t *loop;
+    kg_io_t *io;
+    kg_io_job_t *job;
+    int pair[2];
+    ssize_t rc;
+} sending_t;
+
+static void sending_open(sending_t *s, int fd_take)
+{
+    *s = (sending_t){0};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s->pair), 0);
+    assert_int_equal(kg_loop_create(&s->loop), 0);
+    assert_int_equal(kg_io_open(s->loop, fd_take, &s->io), 0);
+}
+
+static void sending_close(sending_t *s)
+{
+    kg_io_close(&s->io);
+    assert_int_equal(kg_loop_later(s->loop, stop_soon, s->loop), 0);
+    assert_int_equal(kg_loop_run(s->loop), 0);
+    close(s->pair[0]);
+    close(s->pair[1]);
+    kg_loop_destroy(&s->loop);
+}
+
+static void sent(void *user, ssize_t rc, kg_buf_t *bytes)
+{
+    sending_t *s = user;
+    (void)bytes;
+    s->rc = rc;
+    kg_loop_stop(s->loop);
+}
+
+static ssize_t send_some(sending_t *s, uint64_t offset, size_t max)
+{
+    assert_int_equal(kg_io_send(s->io, s->pair[0], offset, max, sent, s, &s->job), 0);
+    assert_int_equal(kg_loop_run(s->loop), 0);
+    return s->rc;
+}
+
+static size_t swallow(int fd, const char *wanted, size_t at)
+{
+    char piece[65536];
+    size_t got = 0;
+    for (ssize_t n; (n = read(fd, piece, sizeof(piece))) > 0; got += (size_t)n) {
+        assert_memory_equal(piece, wanted + at + got, (size_t)n);
+    }
+    return got;
+}
+
+static void a_file_goes_into_a_socket_as_far_as_there_is_room(void **state)
+{
+    (void)state;
+    enum {
+        SIZE = 2000000
+    };
+    char path[] = "/tmp/sandal-send-XXXXXX";
+    int fd = mkstemp(path);
+    char *bytes = malloc(SIZE);
+    sending_t s;
+    assert_true(fd >= 0 && bytes);
+    for (size_t i = 0; i < SIZE; i++) {
+        bytes[i] = (char)(i * 7 + i / 251);
+    }
+    assert_int_equal(write(fd, bytes, SIZE), SIZE);
+    sending_open(&s, fd);
+    unlink(path);
+    size_t at = 0;
+    unsigned choked = 0;
+    while (at < SIZE) {
+        ssize_t n = send_some(&s, at, SIZE - at);
+        if (n == -EAGAIN || (n > 0 && (size_t)n < SIZE - at)) {
+            choked++;
+            assert_int_equal(send_some(&s, at + (n > 0 ? (size_t)n : 0), 1), -EAGAIN);
+        } else {
+            assert_int_equal(n, SIZE - at);
+        }
+        size_t got = swallow(s.pair[1], bytes, at);
+        assert_int_equal(got, n > 0 ? n : 0);
+        at += got;
+    }
+    assert_true(choked > 0);
+    assert_int_equal(send_some(&s, SIZE, 10), 0); /* the end */
+    assert_int_equal(send_some(&s, SIZE - 3, 10), 3);
+    assert_int_equal(swallow(s.pair[1], bytes, SIZE - 3), 3);
+    sending_close(&s);
+    free(bytes);
+}
+
+static void one_that_lends_no_pages_is_copied(void **state)
+{
+    (void)state;
+    enum {
+        SIZE = 40000,
+        AT = 0x40000000
+    }; /* offsets in files of /proc end at 2 GiB */
+    int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC); /* sendfile: EINVAL */
+    char *bytes = mmap((void *)(uintptr_t)AT,              // NOLINT(performance-no-int-to-ptr)
+                       SIZE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    sending_t s;
+    assert_true(fd >= 0 && bytes != MAP_FAILED);
+    memset(bytes, 'm', SIZE);
+    sending_open(&s, fd);
+    assert_int_equal(send_some(&s, AT, SIZE), SIZE);
+    assert_int_equal(swallow(s.pair[1], bytes, 0), SIZE);
+    sending_close(&s);
+    munmap(bytes, SIZE);
+}
+
+static void a_socket_that_closed_is_told(void **state)
+{
+    (void)state;
+    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    sending_t s;
+    assert_true(fd >= 0);
+    (void)signal(SIGPIPE, SIG_IGN); /* as in the gateway */
+    sending_open(&s, fd);
+    (void)shutdown(s.pair[1], SHUT_RDWR);
+    assert_int_equal(send_some(&s, 0, 1000), -EPIPE);
+    sending_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -265,6 +394,9 @@ int main(void)
         cmocka_unit_test(pieces_come_in_order),
         cmocka_unit_test(more_than_was_announced_is_refused),
         cmocka_unit_test(a_full_disk_is_told),
+        cmocka_unit_test(a_file_goes_into_a_socket_as_far_as_there_is_room),
+        cmocka_unit_test(one_that_lends_no_pages_is_copied),
+        cmocka_unit_test(a_socket_that_closed_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,7 @@ typedef struct edge_fixture {
     atomic_int ws_closed;
     atomic_int upgrade_failed;
     atomic_ulong pulled; /* bytes that streams gave */
+    atomic_ulong poured; /* that went past the edge */
     atomic_ulong taken;  /* bytes of bodies that sinks took */
     atomic_ulong most;   /* of them in one go */
     atomic_int readies;

@@ -366,6 +366,40 @@ static void stream_that_aborts_is_seen_as_cut(void **state)
     response_free(&r);
 }
 
+static void what_is_poured_keeps_the_connection(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = client_connect(f->ports[0]);
+    for (int i = 0; i < 2; i++) { /* more than a socket holds, with a request behind it */
+        client_send(&c, "GET /pour?20000000 HTTP/1.1\r\nHost: x\r\n\r\n"
+                        "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n");
+        response_t r = client_read(&c, false);
+        assert_int_equal(r.status, 200);
+        assert_non_null(strstr(r.head, "Content-Length: 20000000"));
+        assert_int_equal(r.body_len, 20000000);
+        assert_int_equal(r.body[10000000], '\0');
+        response_free(&r);
+        r = client_read(&c, false);
+        expect_text(&r, "");
+    }
+    assert_int_equal(f->poured, 40000000);
+    client_send(&c, "HEAD /pour?1000 HTTP/1.1\r\nHost: x\r\n\r\n");
+    response_t r = client_read(&c, true);
+    assert_non_null(strstr(r.head, "Content-Length: 1000"));
+    response_free(&r);
+    assert_int_equal(f->poured, 40000000);
+    client_close(&c);
+}
+
+static void what_is_poured_short_is_seen_as_cut(void **state)
+{
+    response_t r = client_get(*state, "/pour-short?3501");
+    assert_int_equal(r.status, 200);
+    assert_int_equal(r.body_len, 3500);
+    assert_false(r.complete);
+    response_free(&r);
+}
+
 static void http10_gets_a_plain_stream_and_a_close(void **state)
 {
     response_t r = ask(*state, "GET /stream?200000 HTTP/1.0\r\n\r\n");
@@ -567,6 +601,8 @@ int main(void)
         T(slow_head_is_408_and_silence_is_closed),
         T(slow_body_is_408),
         T(stream_that_aborts_is_seen_as_cut),
+        T(what_is_poured_keeps_the_connection),
+        T(what_is_poured_short_is_seen_as_cut),
         T(http10_gets_a_plain_stream_and_a_close),
         T(connection_close_is_honoured),
         T(h2c_offer_is_passed_over),

@@ -124,6 +124,20 @@ static char *tls_read(tls_t *t, size_t want, size_t *ret_body)
     }
 }
 
+static void nothing_is_poured_past_tls(void **state)
+{
+    edge_fixture_t *f = *state;
+    tls_t t = tls_connect(f->ports[1]);
+    size_t at = 0;
+    const char *head = "GET /pour?200000 HTTP/1.1\r\nHost: x\r\n\r\n";
+    tls_write(&t, head, strlen(head));
+    char *all = tls_read(&t, 200000, &at);
+    assert_int_equal(strspn(all + at, "x"), 200000); /* what fill gives */
+    assert_int_equal(f->poured, 0);
+    free(all);
+    tls_close(&t);
+}
+
 /* Trap of 5.3: the plugin sleeps with bytes left in TLS' buffer; the upload stands still until a
  * timeout. Trap 15. */
 static void tls_upload_of_20_mib_does_not_stall(void **state)
@@ -516,6 +530,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replaced_functions_are_in_force),
+        T(nothing_is_poured_past_tls),
         T(tls_upload_of_20_mib_does_not_stall),
         T(tls_speaks_http_1_1_and_says_so),
         T(tls_refuses_malformed_requests_in_json),

@@ -363,6 +363,12 @@ void kg_http_announce(kg_http_t *http, uint64_t length)
     http->length = (int64_t)length;
 }
 
+void kg_http_pour(kg_http_t *http, kg_pour_fn *pour) /* as with TLS: fill is asked for all */
+{
+    (void)http;
+    (void)pour;
+}
+
 void kg_http_wake(kg_http_t *http)
 {
     http->woken = true;
