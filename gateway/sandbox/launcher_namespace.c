@@ -91,19 +91,19 @@ static void lift_tasks_max(void)
     }
 }
 
-/* Its process, and the maps of its ids. Mount and cgroup namespaces come later, by itself: the one
- * when its root is mounted, the other when it is in its groups. */
+/* Its process, and the maps of its ids. All other namespaces come later, by itself: a new network
+ * takes as long as all mounts of the worker do meanwhile; its own mounts begin when its root is
+ * there, its groups when it is in them. */
 static int clone_child(kg_ns_box_t *box, kg_ns_inside_t *in, kg_err_t *err)
 {
-    const uint64_t flags = CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS;
     kg_ns_start_t start = {box, in};
 
     lift_tasks_max();
     if (box->launch->zygote != 0) {
-        int r = kg_ns_clone_below(box->launch, flags, run_inside, &start, &box->pid);
+        int r = kg_ns_clone_below(box->launch, run_inside, &start, &box->pid);
         return r < 0 ? fail(err, r, "new namespaces below the zygote's") : 0;
     }
-    box->pid = kg_ns_clone(flags | CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID, box->cgroup);
+    box->pid = kg_ns_clone(CLONE_PARENT | CLONE_NEWUSER | CLONE_NEWPID, box->cgroup);
     if (box->pid < 0) {
         return fail(err, (int)box->pid, "new namespaces");
     }
@@ -158,23 +158,37 @@ static int mount_root(kg_ns_box_t *box, kg_err_t *err)
     return kg_ns_root(box->host, box->launch, box->trial, userns, &box->volume_made, err);
 }
 
-/* Lets it go on, and waits until it is sandal-init. */
-static int release(kg_ns_box_t *box, kg_err_t *err)
+/* What it has to say: 1, it has got so far; 0, nothing any more: it is sandal-init, or it died,
+ * which connecting finds out. */
+static int hear(kg_ns_box_t *box, kg_err_t *err)
 {
     kg_ns_report_t report = {0};
 
-    if (write(box->go[1], "x", 1) != 1) {
-        return fail(err, -errno, "the sandbox's first process");
-    }
     ssize_t n = read(box->report[0], &report, sizeof(report));
     if (n == 0) {
-        return 0; /* closed by exec; or it died, which connecting finds out */
+        return 0;
     }
     if (n != (ssize_t)sizeof(report)) {
         return fail(err, n < 0 ? -errno : -EIO, "the sandbox's first process");
     }
     report.step[sizeof(report.step) - 1] = '\0';
-    return fail(err, report.error, report.step);
+    return report.error < 0 ? fail(err, report.error, report.step) : 1;
+}
+
+/* Until it has its namespaces. */
+static int await_namespaces(kg_ns_box_t *box, kg_err_t *err)
+{
+    int r = hear(box, err);
+    return r == 0 ? fail(err, -ESRCH, "the sandbox's first process") : r < 0 ? r : 0;
+}
+
+/* Lets it go on, and waits until it is sandal-init. */
+static int release(kg_ns_box_t *box, kg_err_t *err)
+{
+    if (write(box->go[1], "x", 1) != 1) {
+        return fail(err, -errno, "the sandbox's first process");
+    }
+    return hear(box, err);
 }
 
 static int make(kg_ns_box_t *box, kg_err_t *err)
@@ -197,6 +211,9 @@ static int make(kg_ns_box_t *box, kg_err_t *err)
     }
     if (r == 0) {
         r = mount_root(box, err);
+    }
+    if (r == 0) {
+        r = await_namespaces(box, err);
     }
     if (r == 0 && l->request->network.mode == KG_NET_EGRESS && !box->trial) {
         r = kg_net_attach(&host->nets, l->slot, box->pid, &l->request->network, err);

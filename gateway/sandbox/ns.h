@@ -37,12 +37,11 @@ int kg_ns_clone_mount(const char *from, const char *to, int userns, bool *ret_ma
 /* --- ns_zygote.c: in a worker --- */
 
 typedef void kg_ns_child_fn(void *arg);
-/* As kg_ns_clone of CLONE_NEWUSER | CLONE_NEWPID | flags and kg_ns_write_maps for a sandbox that
+/* As kg_ns_clone of CLONE_NEWUSER | CLONE_NEWPID and kg_ns_write_maps for a sandbox that
  * lies in the namespaces of launch->zygote: fn runs in the new process, which becomes the caller's
  * child, and never returns. Its user namespace belongs to the user of the zygote's processes, which
  * lets them join it. */
-int kg_ns_clone_below(
-    const kg_launch_t *launch, uint64_t flags, kg_ns_child_fn *fn, void *arg, pid_t *ret_pid);
+int kg_ns_clone_below(const kg_launch_t *launch, kg_ns_child_fn *fn, void *arg, pid_t *ret_pid);
 
 /* --- ns_masks.c: in the keeper --- */
 
@@ -140,12 +139,13 @@ typedef struct kg_ns_inside {
     int link;   /* to its processes in a guest kernel (init/args.h); -1 = none */
     int oom;    /* with link: kg_cgroup_oom_fd, or -1 */
     int go;     /* one byte when mounts and maps are there; its end: give up */
-    int report; /* where kg_ns_report_t goes on failure; closed by exec */
+    int report; /* where kg_ns_report_t goes when it has its namespaces and groups, and on failure;
+                   closed by exec */
     char resolv_conf[1024];
 } kg_ns_inside_t;
 
 typedef struct kg_ns_report {
-    int error; /* -errno */
+    int error; /* -errno, or 0 */
     char step[60];
 } kg_ns_report_t;
 

@@ -134,18 +134,20 @@ static void set_proc(const char *path, const char *text)
     (void)!write(fd, text, strlen(text));
 }
 
-static int bring_up_lo(void)
+static int own_network(void)
 {
     struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     KG_AUTO_CLOSE int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-    if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0) {
-        return -errno;
-    }
-    /* As container engines have it: servers on port 80 without rights, ping. */
+    return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;
+}
+
+/* As container engines have it: servers on port 80 without rights, ping. Needs the maps of its ids.
+ */
+static void open_network(void)
+{
     set_proc("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0\n");
     set_proc("/proc/sys/net/ipv4/ping_group_range", "0 65534\n");
-    return 0;
 }
 
 /* --- Process ---------------------------------------------------------------------------------- */
@@ -173,8 +175,8 @@ static int settle_fds(const kg_ns_inside_t *in)
         return -errno;
     }
     int bound = kg_init_sock_bind(NULL);
-    if (bound < 0) {
-        return bound;
+    if (bound < 0 || listen(bound, 1) < 0) { /* as sandal-init will: nobody has to try again */
+        return bound < 0 ? bound : -errno;
     }
     sock = fcntl(bound, F_DUPFD_CLOEXEC, FIRST_SPARE_FD);
     run_dir = fcntl(run_dir, F_DUPFD_CLOEXEC, FIRST_SPARE_FD);
@@ -266,10 +268,7 @@ static int all_steps(const kg_ns_inside_t *in, const char **ret_step)
         r = sethostname(in->launch->id, strlen(in->launch->id)) < 0 ? -errno : 0;
     }
     if (r == 0) {
-        *ret_step = "bringing up its loopback";
-        r = bring_up_lo();
-    }
-    if (r == 0) {
+        open_network();
         *ret_step = "covering /proc";
         r = cover_proc();
     }
@@ -298,11 +297,33 @@ static int enter_groups(const kg_ns_inside_t *in)
     return in->cgroup_id ? kg_cgroup_enter(&in->host->cgroups, in->cgroup_id) : 0;
 }
 
+static int tell(const kg_ns_inside_t *in, int error, const char *step)
+{
+    kg_ns_report_t report = {.error = error};
+    (void)kg_format(report.step, sizeof(report.step), "%s", step);
+    return write(in->report, &report, sizeof(report)) < 0 ? -errno : 0;
+}
+
+/* What needs neither its ids nor its root, while the worker makes them. */
+static int first_steps(const kg_ns_inside_t *in, const char **ret_step)
+{
+    *ret_step = "new namespaces";
+    int r = unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0 ? -errno : 0;
+    if (r == 0) {
+        *ret_step = "bringing up its loopback";
+        r = own_network();
+    }
+    if (r == 0) {
+        *ret_step = "entering its control groups";
+        r = enter_groups(in);
+    }
+    return r < 0 ? r : tell(in, 0, "");
+}
+
 _Noreturn void kg_ns_inside(const kg_ns_inside_t *in)
 {
     char byte;
-    kg_ns_report_t report = {0};
-    const char *step = "entering its control groups";
+    const char *step = "its first process";
     kg_ns_inside_t own = *in;
 
     own.report = fcntl(in->report, F_DUPFD_CLOEXEC, FIRST_SPARE_FD);
@@ -311,7 +332,7 @@ _Noreturn void kg_ns_inside(const kg_ns_inside_t *in)
         own.entries[i] = fcntl(in->entries[i], F_DUPFD_CLOEXEC, FIRST_SPARE_FD);
         r = own.entries[i] < 0 ? -errno : 0;
     }
-    r = r < 0 ? r : enter_groups(&own);
+    r = r < 0 ? r : first_steps(&own, &step);
     if (r == 0 && read(in->go, &byte, 1) != 1) {
         _exit(1); /* the worker gave up */
     }
@@ -319,8 +340,6 @@ _Noreturn void kg_ns_inside(const kg_ns_inside_t *in)
     if (r == 0) {
         r = all_steps(&own, &step);
     }
-    report.error = r;
-    (void)kg_format(report.step, sizeof(report.step), "%s", step);
-    (void)!write(own.report, &report, sizeof(report));
+    (void)!tell(&own, r, step);
     _exit(1);
 }

@@ -22,7 +22,6 @@
 
 typedef struct kg_below {
     const kg_launch_t *launch;
-    uint64_t flags;
     kg_ns_child_fn *fn;
     void *arg;
     int userns; /* the zygote's */
@@ -97,7 +96,7 @@ static int run_helper(const kg_below_t *below, pid_t *ret_pid)
     }
     /* With CLONE_PARENT: of the process that forked this one, which is of the host's pid namespace.
      */
-    pid_t pid = kg_ns_clone(below->flags | CLONE_NEWUSER | CLONE_NEWPID | CLONE_PARENT, -1);
+    pid_t pid = kg_ns_clone(CLONE_NEWUSER | CLONE_NEWPID | CLONE_PARENT, -1);
     if (pid == 0) {
         below->fn(below->arg);
         _exit(1);
@@ -135,12 +134,11 @@ static int ask_helper(kg_below_t *below, pid_t *ret_pid)
     return r < 0 ? r : answer.error;
 }
 
-int kg_ns_clone_below(
-    const kg_launch_t *launch, uint64_t flags, kg_ns_child_fn *fn, void *arg, pid_t *ret_pid)
+int kg_ns_clone_below(const kg_launch_t *launch, kg_ns_child_fn *fn, void *arg, pid_t *ret_pid)
 {
     KG_AUTO_CLOSE int own = open_ns(getpid(), "pid");
     KG_AUTO_CLOSE int pidns = open_ns(launch->zygote, "pid");
-    kg_below_t below = {.launch = launch, .flags = flags, .fn = fn, .arg = arg};
+    kg_below_t below = {.launch = launch, .fn = fn, .arg = arg};
     KG_AUTO_CLOSE int userns = open_ns(launch->zygote, "user");
 
     if (own < 0 || pidns < 0 || userns < 0) {
