@@ -1,4 +1,5 @@
-/* The programs that filter_gen made, and how they are loaded. Part of sandal-init: libc only. */
+/* The programs that filter_gen made, and how they are loaded. Part of sandal-init and the keeper:
+ * libc only. */
 #include "gateway/sandbox/filter.h"
 
 #include <errno.h>
@@ -18,6 +19,9 @@ const struct sock_filter *kg_filter_program(kg_filter_t which, size_t *ret_count
     case KG_FILTER_ZYGOTE:
         *ret_count = KG_ARRAY_LEN(filter_zygote);
         return filter_zygote;
+    case KG_FILTER_FORWARDER:
+        *ret_count = KG_ARRAY_LEN(filter_forwarder);
+        return filter_forwarder;
     case KG_FILTER_USER:
     case KG_FILTER_COUNT:
     default:

@@ -1,7 +1,7 @@
-/* Seccomp filters for what runs in a sandbox, from the container engines' public default profile
- * less io_uring, bpf, userfaultfd, keyctl and new user namespaces; clone3 answers ENOSYS. Compiled
- * to BPF when sandald is built (libseccomp), so that sandal-init, which is static, only loads
- * bytes. */
+/* Seccomp filters for what runs in a sandbox (and one for a helper of the keeper's), from the
+ * container engines' public default profile less io_uring, bpf, userfaultfd, keyctl and new user
+ * namespaces; clone3 answers ENOSYS. Compiled to BPF when sandald is built (libseccomp), so that
+ * sandal-init, which is static, only loads bytes. */
 #ifndef KG_SANDBOX_FILTER_H
 #define KG_SANDBOX_FILTER_H
 
@@ -10,11 +10,12 @@
 struct sock_filter;
 
 typedef enum kg_filter {
-    KG_FILTER_USER,   /* kernels, exec as user: no capabilities */
-    KG_FILTER_ROOT,   /* exec as root of the sandbox: the engines' default capabilities */
-    KG_FILTER_ZYGOTE, /* as USER, and setns: what it forks joins another sandbox, and loads USER
-                       * there
-                       */
+    KG_FILTER_USER,      /* kernels, exec as user: no capabilities */
+    KG_FILTER_ROOT,      /* exec as root of the sandbox: the engines' default capabilities */
+    KG_FILTER_ZYGOTE,    /* as USER, and setns: what it forks joins another sandbox, and loads USER
+                          * there
+                          */
+    KG_FILTER_FORWARDER, /* the keeper's DNS forwarder: what it does and nothing else */
     KG_FILTER_COUNT
 } kg_filter_t;
 

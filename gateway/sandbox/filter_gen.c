@@ -1,5 +1,6 @@
 /* Runs when sandald is built: turns the container engines' default profile (profile/seccomp.json)
- * into BPF for one machine, as a C header of three arrays. `filter_gen PROFILE CPU_FAMILY`.
+ * into BPF for one machine, as a C header of arrays, with a list of our own for the DNS forwarder.
+ * `filter_gen PROFILE CPU_FAMILY`.
  *
  * What Sandal takes away is in the tables below; everything else is the profile's. A rule of the
  * profile that asks for a capability holds where the program's capabilities (caps.h) have it.
@@ -293,7 +294,7 @@ static int add_ioctls(const kg_gen_t *g)
     return r;
 }
 
-static int fill(const kg_gen_t *g, uint32_t machine)
+static int begin(const kg_gen_t *g, uint32_t machine)
 {
     uint32_t native = seccomp_arch_native();
     if (machine != native &&
@@ -303,9 +304,12 @@ static int fill(const kg_gen_t *g, uint32_t machine)
     /* System calls of another machine (i386 and x32 on x86-64): their numbers mean other things, so
      * nothing of them is let through. */
     int r = seccomp_attr_set(g->ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ERRNO(ENOSYS));
-    if (r == 0) {
-        r = seccomp_attr_set(g->ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree */
-    }
+    return r < 0 ? r : seccomp_attr_set(g->ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* a binary tree */
+}
+
+static int fill(const kg_gen_t *g, uint32_t machine)
+{
+    int r = begin(g, machine);
     for (size_t i = 0; i < KG_ARRAY_LEN(denied) && r == 0; i++) {
         bool let = g->joins && strcmp(denied[i], "setns") == 0;
         r = add(g, let ? SCMP_ACT_ALLOW : SCMP_ACT_ERRNO(EPERM), denied[i], NULL);
@@ -367,6 +371,47 @@ one_program(const json_t *rules, uint64_t caps, bool joins, uint32_t machine, co
     return r;
 }
 
+/* All that the DNS forwarder does: a list of what is let through, for it is small. Its sockets are
+ * of the internet and netlink's for routes (the C library asks for the host's addresses there). */
+static const char *const forwards[] = {
+    "accept4",      "bind",        "brk",          "clock_gettime",   "clock_nanosleep",
+    "close",        "connect",     "exit",         "exit_group",      "fcntl",
+    "fstat",        "futex",       "getpid",       "getrandom",       "getsockname",
+    "getsockopt",   "gettid",      "lseek",        "madvise",         "mmap",
+    "mprotect",     "mremap",      "munmap",       "newfstatat",      "openat",
+    "poll",         "ppoll",       "pread64",      "pwrite64",        "read",
+    "recvfrom",     "recvmsg",     "rt_sigaction", "restart_syscall", "rt_sigprocmask",
+    "rt_sigreturn", "sched_yield", "sendmsg",      "sendto",          "setsockopt",
+    "statx",        "write",
+};
+
+static int forwarder_program(uint32_t machine, const char *name)
+{
+    static const uint64_t families[] = {AF_INET, AF_INET6};
+    const struct scmp_arg_cmp route[] = {
+        SCMP_CMP64(0, SCMP_CMP_MASKED_EQ, WORD, AF_NETLINK),
+        SCMP_CMP64(2, SCMP_CMP_MASKED_EQ, WORD, 0),
+    };
+    kg_gen_t g = {.ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM))};
+    int r = g.ctx ? begin(&g, machine) : -ENOMEM;
+    for (size_t i = 0; i < KG_ARRAY_LEN(forwards) && r == 0; i++) {
+        r = add(&g, SCMP_ACT_ALLOW, forwards[i], NULL);
+    }
+    for (size_t i = 0; i < KG_ARRAY_LEN(families) && r == 0; i++) {
+        const struct scmp_arg_cmp family = SCMP_CMP64(0, SCMP_CMP_MASKED_EQ, WORD, families[i]);
+        r = add(&g, SCMP_ACT_ALLOW, "socket", &family);
+    }
+    if (r == 0) {
+        int nr = seccomp_syscall_resolve_name("socket");
+        r = seccomp_rule_add_array(g.ctx, SCMP_ACT_ALLOW, nr, 2, route);
+    }
+    if (r == 0) {
+        r = print_program(&g, name);
+    }
+    seccomp_release(g.ctx);
+    return r;
+}
+
 int main(int argc, char **argv)
 {
     json_error_t error;
@@ -395,6 +440,9 @@ int main(int argc, char **argv)
     }
     if (r == 0) {
         r = one_program(rules, KG_CAPS_NONE, true, machine, "filter_zygote");
+    }
+    if (r == 0) {
+        r = forwarder_program(machine, "filter_forwarder");
     }
     json_decref(profile);
     return r < 0;

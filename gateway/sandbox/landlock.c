@@ -29,7 +29,9 @@ typedef struct kg_ll_attr {
 #define FS_TRUNCATE (UINT64_C(1) << 14)
 #define FS_IOCTL_DEV (UINT64_C(1) << 15)
 #define FS_OF_FILES (FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV)
+#define NET_CONNECT_TCP UINT64_C(2)
 #define NET_BIND_AND_CONNECT_TCP UINT64_C(3)
+#define RULE_NET_PORT 2
 #define SCOPE_ABSTRACT_AND_SIGNAL UINT64_C(3)
 
 int kg_ll_abi(void)
@@ -75,14 +77,9 @@ static uint64_t rights_of(kg_ll_grant_t grant)
     }
 }
 
-int kg_ll_allow(int rules, const char *path, kg_ll_grant_t grant)
+int kg_ll_allow_fd(int rules, int fd, kg_ll_grant_t grant)
 {
     struct stat st;
-    KG_AUTO_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
-
-    if (fd < 0) {
-        return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0 : -errno;
-    }
     if (fstat(fd, &st) < 0) {
         return -errno;
     }
@@ -93,6 +90,26 @@ int kg_ll_allow(int rules, const char *path, kg_ll_grant_t grant)
     };
     return syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0 ? -errno
                                                                                            : 0;
+}
+
+int kg_ll_allow(int rules, const char *path, kg_ll_grant_t grant)
+{
+    KG_AUTO_CLOSE int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0) {
+        return errno == ENOENT || errno == ENOTDIR || errno == EACCES ? 0 : -errno;
+    }
+    return kg_ll_allow_fd(rules, fd, grant);
+}
+
+int kg_ll_allow_connect(int rules, uint16_t port)
+{
+    const struct {
+        uint64_t access, port;
+    } rule = {NET_CONNECT_TCP, port};
+    if (kg_ll_abi() < 4) {
+        return 0;
+    }
+    return syscall(SYS_landlock_add_rule, rules, RULE_NET_PORT, &rule, 0) < 0 ? -errno : 0;
 }
 
 int kg_ll_enter(int rules)

@@ -5,6 +5,7 @@
 #define KG_SANDBOX_LANDLOCK_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef enum kg_ll_grant {
     KG_LL_READ,   /* read and execute */
@@ -18,6 +19,9 @@ int kg_ll_abi(void);
 int kg_ll_begin(void);
 /* Opens it for path and what is below; absent is fine, and so is a file. */
 int kg_ll_allow(int rules, const char *path, kg_ll_grant_t grant);
+int kg_ll_allow_fd(int rules, int fd, kg_ll_grant_t grant); /* likewise, for what is open */
+/* Opens TCP connections to a port, where the kernel can hold back others. */
+int kg_ll_allow_connect(int rules, uint16_t port);
 /* From now on, for the caller and its children. Sets no_new_privs. */
 int kg_ll_enter(int rules);
 

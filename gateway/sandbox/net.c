@@ -323,21 +323,6 @@ typedef struct slot_step {
     const kg_net_wish_t *wish;
 } slot_step_t;
 
-/* The host may have got other addresses since. */
-static int close_own(const kg_nets_t *nets, kg_err_t *err)
-{
-    char said[120];
-    KG_AUTO(net_script_done) net_script_t script = {.text = NULL};
-    if (!nets->routed) {
-        return 0;
-    }
-    net_rules_own(nets, &script);
-    int r = net_nft_run(&script, said, sizeof(said));
-    return r < 0 ? kg_err_set(err, KG_ERR_INTERNAL, "cannot close the host's addresses: %s",
-                              said[0] ? said : strerrordesc_np(-r))
-                 : 0;
-}
-
 static int attach(kg_nets_t *nets, const void *arg, kg_err_t *err)
 {
     const slot_step_t *s = arg;
@@ -345,11 +330,7 @@ static int attach(kg_nets_t *nets, const void *arg, kg_err_t *err)
     if (net_file_read(nets, s->slot, &old) == 0) { /* an earlier sandbox's that was not detached */
         (void)kg_net_detach(nets, s->slot);
     }
-    int r = close_own(nets, err);
-    if (r < 0) {
-        return r;
-    }
-    r = net_files_make(nets, s->slot);
+    int r = net_files_make(nets, s->slot);
     if (r == 0) {
         r = put_rules(nets, s->slot, NULL, s->wish, err);
         if (r < 0) {
@@ -393,8 +374,7 @@ static int change(kg_nets_t *nets, const void *arg, kg_err_t *err)
     if (net_file_read(nets, s->slot, &old) < 0) {
         return kg_err_set(err, KG_ERR_NOT_FOUND, "the sandbox was made without a network");
     }
-    int r = close_own(nets, err);
-    return r < 0 ? r : put_rules(nets, s->slot, &old, s->wish, err);
+    return put_rules(nets, s->slot, &old, s->wish, err);
 }
 
 int kg_net_change(const kg_nets_t *nets, uint32_t slot, const kg_net_wish_t *wish, kg_err_t *err)

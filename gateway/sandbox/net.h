@@ -46,7 +46,7 @@ typedef struct kg_nets {
     bool inside;  /* this process is in it already */
     pid_t router; /* a child that holds it; 0 = it was an earlier keeper's, or there is none */
     int user_ns, net_ns; /* the router's; -1 = none */
-    uint32_t own_count;  /* the host's IPv4 addresses as they are now, host order */
+    uint32_t own_count;  /* the host's IPv4 addresses when it was opened, host order */
     uint32_t own[KG_NET_OWN_MAX];
 } kg_nets_t;
 

@@ -53,13 +53,17 @@ static void read_server(forward_t *f, const char *text)
     f->server_count++;
 }
 
+const char *net_resolvers(const kg_nets_t *nets)
+{
+    return nets->resolvers[0] ? nets->resolvers : "/etc/resolv.conf";
+}
+
 /* The file is read again when it has changed: hosts move between networks. */
 void forward_servers_read(forward_t *f)
 {
     struct stat st;
     char line[256];
-    const char *path = f->nets->resolvers[0] ? f->nets->resolvers : "/etc/resolv.conf";
-    FILE *file = fopen(path, "re");
+    FILE *file = fopen(net_resolvers(f->nets), "re");
     if (!file) {
         return;
     }

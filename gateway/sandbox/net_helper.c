@@ -29,6 +29,7 @@
 
 #define LOCK_NAME "helper"
 #define ORPHAN_S 3600
+#define LOOK_MS 500
 #define ORPHANED 3 /* exit status */
 #define END_SECONDS 5
 #define GROUPS_TRIED 64
@@ -201,7 +202,7 @@ static void note_packets(const kg_nets_t *nets, int fd)
 static int give_up_rights(const kg_nets_t *nets)
 {
     if (nets->routed) {
-        return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ? -errno : 0;
+        return 0;
     }
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {
@@ -209,16 +210,34 @@ static int give_up_rights(const kg_nets_t *nets)
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
         setresgid(NET_HELPER_UID, NET_HELPER_UID, NET_HELPER_UID) < 0 ||
         setresuid(NET_HELPER_UID, NET_HELPER_UID, NET_HELPER_UID) < 0 ||
-        syscall(SYS_capset, &header, data) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) {
+        syscall(SYS_capset, &header, data) < 0) {
         return -errno;
     }
     return 0;
 }
 
+/* An ordinary user's rules close what the host has; without the descriptor they are renewed at each
+ * turn, and so they are until they are there. */
+typedef struct own {
+    int fd;
+    bool stale;
+} own_t;
+
+static void follow_own(const kg_nets_t *nets, int nft, own_t *own, bool changed)
+{
+    if (changed) {
+        net_own_drain(own->fd);
+    }
+    if (nets->routed && (changed || own->stale || own->fd < 0)) {
+        own->stale = net_own_renew(nets, nft) < 0;
+    }
+}
+
 /* Until there is no keeper any more (true), or something is wrong. */
 static bool serve(const kg_nets_t *nets, const helper_t *h)
 {
-    static struct pollfd polls[FORWARD_POLL_MAX + 2];
+    static struct pollfd polls[FORWARD_POLL_MAX + 3];
+    own_t own = {.fd = nets->routed ? net_own_watch() : -1, .stale = true};
     forward_t *f = malloc(sizeof(*f));
     uint64_t orphan_ns = 0;
     uint64_t grace_ns = (nets->orphan_s ? nets->orphan_s : ORPHAN_S) * KG_NS_PER_S;
@@ -230,7 +249,8 @@ static bool serve(const kg_nets_t *nets, const helper_t *h)
         size_t count = forward_polls(f, polls);
         polls[count] = (struct pollfd){.fd = h->log, .events = POLLIN};
         polls[count + 1] = (struct pollfd){.fd = orphan_ns == 0 ? h->keeper : -1, .events = POLLIN};
-        if (poll(polls, count + 2, 500) < 0 && errno != EINTR) {
+        polls[count + 2] = (struct pollfd){.fd = own.fd, .events = POLLIN};
+        if (poll(polls, count + 3, LOOK_MS) < 0 && errno != EINTR) {
             break;
         }
         uint64_t now_ns = kg_now_ns();
@@ -238,6 +258,7 @@ static bool serve(const kg_nets_t *nets, const helper_t *h)
         if (polls[count].revents) {
             note_packets(nets, h->log);
         }
+        follow_own(nets, h->nft, &own, polls[count + 2].revents != 0);
         if (polls[count + 1].revents) {
             orphan_ns = now_ns;
         }
@@ -274,7 +295,8 @@ static void watch(kg_nets_t *nets, const helper_t *h)
         pid_t pid = fork();
         if (pid == 0) {
             if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == above &&
-                give_up_rights(nets) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0) {
+                give_up_rights(nets) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+                net_confine(nets) == 0) {
                 _exit(serve(nets, h) ? ORPHANED : 0);
             }
             _exit(0);

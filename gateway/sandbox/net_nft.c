@@ -121,6 +121,31 @@ static void put_u64_be(kg_nl_t *nl, uint16_t type, uint64_t value)
     kg_nl_put(nl, type, bytes, sizeof(bytes));
 }
 
+static size_t begin_elements(kg_nl_t *nl, const kg_nets_t *nets, uint16_t type, const char *set)
+{
+    char table[32];
+    struct nfgenmsg body = {.nfgen_family = NFPROTO_INET};
+    (void)snprintf(table, sizeof(table), "sandal_%04x", nets->keeper_tag);
+    kg_nl_begin(nl, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | type), NLM_F_ACK | NLM_F_CREATE, &body,
+                sizeof(body));
+    kg_nl_put_text(nl, NFTA_SET_ELEM_LIST_TABLE, table);
+    kg_nl_put_text(nl, NFTA_SET_ELEM_LIST_SET, set);
+    return type == NFT_MSG_NEWSETELEM ? kg_nl_nest(nl, NFTA_SET_ELEM_LIST_ELEMENTS) : 0;
+}
+
+/* seconds: how long it stays; 0 = for good. */
+static void put_element(kg_nl_t *nl, const void *address, size_t size, uint32_t seconds)
+{
+    size_t element = kg_nl_nest(nl, NFTA_LIST_ELEM);
+    size_t key = kg_nl_nest(nl, NFTA_SET_ELEM_KEY);
+    kg_nl_put(nl, NFTA_DATA_VALUE, address, size);
+    kg_nl_nest_end(nl, key);
+    if (seconds != 0) {
+        put_u64_be(nl, NFTA_SET_ELEM_TIMEOUT, (uint64_t)seconds * 1000);
+    }
+    kg_nl_nest_end(nl, element);
+}
+
 int net_rules_learn(const kg_nets_t *nets,
                     int fd,
                     const net_set_t *set,
@@ -129,24 +154,29 @@ int net_rules_learn(const kg_nets_t *nets,
                     uint32_t seconds)
 {
     kg_nl_t nl = {.used = 0};
-    char table[32];
     char name[64];
-    struct nfgenmsg body = {.nfgen_family = NFPROTO_INET};
-    (void)snprintf(table, sizeof(table), "sandal_%04x", nets->keeper_tag);
     (void)snprintf(name, sizeof(name), "d%04x_%u_%u_%u", set->slot, set->generation, set->rule,
                    family);
     put_batch(&nl, NFNL_MSG_BATCH_BEGIN);
-    kg_nl_begin(&nl, (NFNL_SUBSYS_NFTABLES << 8) | NFT_MSG_NEWSETELEM, NLM_F_ACK | NLM_F_CREATE,
-                &body, sizeof(body));
-    kg_nl_put_text(&nl, NFTA_SET_ELEM_LIST_TABLE, table);
-    kg_nl_put_text(&nl, NFTA_SET_ELEM_LIST_SET, name);
-    size_t list = kg_nl_nest(&nl, NFTA_SET_ELEM_LIST_ELEMENTS);
-    size_t element = kg_nl_nest(&nl, NFTA_LIST_ELEM);
-    size_t key = kg_nl_nest(&nl, NFTA_SET_ELEM_KEY);
-    kg_nl_put(&nl, NFTA_DATA_VALUE, address, family == 4 ? 4 : 16);
-    kg_nl_nest_end(&nl, key);
-    put_u64_be(&nl, NFTA_SET_ELEM_TIMEOUT, (uint64_t)seconds * 1000);
-    kg_nl_nest_end(&nl, element);
+    size_t list = begin_elements(&nl, nets, NFT_MSG_NEWSETELEM, name);
+    put_element(&nl, address, family == 4 ? 4 : 16, seconds);
+    kg_nl_nest_end(&nl, list);
+    put_batch(&nl, NFNL_MSG_BATCH_END);
+    return kg_nl_talk(fd, &nl);
+}
+
+int net_rules_close_own(const kg_nets_t *nets, int fd, bool afresh)
+{
+    kg_nl_t nl = {.used = 0};
+    put_batch(&nl, NFNL_MSG_BATCH_BEGIN);
+    if (afresh) { /* without elements: all of them */
+        (void)begin_elements(&nl, nets, NFT_MSG_DELSETELEM, NET_OWN_SET);
+    }
+    size_t list = begin_elements(&nl, nets, NFT_MSG_NEWSETELEM, NET_OWN_SET);
+    for (uint32_t i = 0; i < nets->own_count; i++) {
+        uint32_t own = htonl(nets->own[i]);
+        put_element(&nl, &own, sizeof(own), 0);
+    }
     kg_nl_nest_end(&nl, list);
     put_batch(&nl, NFNL_MSG_BATCH_END);
     return kg_nl_talk(fd, &nl);

@@ -19,6 +19,7 @@
 #define NET_CONNECTIONS_MAX 4096U /* open ones of a sandbox, in the host's table of connections */
 #define NET_HELPER_UID 65534
 #define NET_ALL_PREFIX "sdl-" /* interfaces of all keepers */
+#define NET_OWN_SET "own4"    /* the host's own addresses, where it is beyond a router */
 
 /* ---- names and addresses (net.c) ---- */
 
@@ -64,8 +65,6 @@ void net_script_add(net_script_t *script, const char *fmt, ...) KG_PRINTF(2, 3);
 void net_script_done(net_script_t *script);
 int net_nft_run(const net_script_t *script, char *ret_said, size_t size);
 void net_rules_base(const kg_nets_t *nets, const net_opened_t *opened, net_script_t *script);
-/* The host's own addresses as nets->own has them. */
-void net_rules_own(const kg_nets_t *nets, net_script_t *script);
 void net_rules_slot(const kg_nets_t *nets,
                     uint32_t slot,
                     uint32_t generation,
@@ -90,6 +89,9 @@ int net_rules_learn(const kg_nets_t *nets,
                     uint8_t family,
                     const uint8_t address[16],
                     uint32_t seconds);
+
+/* Adds nets->own to those that are closed; afresh: instead of what is there. Likewise. */
+int net_rules_close_own(const kg_nets_t *nets, int fd, bool afresh);
 
 /* ---- what is kept of a slot, in RUNTIME/net (net_files.c) ---- */
 
@@ -121,6 +123,21 @@ int net_helper_start(kg_nets_t *nets);
 /* Those that belong to the network of the sandboxes. In the router where there is one. */
 int net_helper_sockets(kg_nets_t *nets, int ret[NET_HELPER_SOCKETS]);
 void net_helper_end(const kg_nets_t *nets); /* one of this or an earlier keeper, if there is one */
+const char *net_resolvers(const kg_nets_t *nets); /* the file that says whom the forwarder asks */
+/* Gives up for good what the forwarder does not need (net_confine.c): files but those of networks
+ * and those that say whom to ask, all sockets but its own kinds, other processes, programs. Sets
+ * no_new_privs. 0 or -errno. */
+int net_confine(const kg_nets_t *nets);
+
+/* ---- the host's own addresses, for an ordinary user's rules (net_own.c) ---- */
+
+/* Into nets->own. -E2BIG: there are more than it holds. */
+int net_own_read(kg_nets_t *nets);
+/* A descriptor that is readable when they have changed, or -errno. */
+int net_own_watch(void);
+void net_own_drain(int fd); /* until the next change */
+/* Closes those that there are now, all of them; those that are gone may stay closed. */
+int net_own_renew(const kg_nets_t *nets, int nft);
 
 /* ---- an ordinary user's (net_user.c, net_router.c) ---- */
 

@@ -103,16 +103,16 @@ static void add_operators(const kg_nets_t *nets, net_script_t *script, const cha
     }
 }
 
-void net_rules_own(const kg_nets_t *nets, net_script_t *script)
+/* Only added: which are to go is known to the helper, which follows them. */
+static void add_own(const kg_nets_t *nets, net_script_t *script)
 {
     uint32_t t = nets->keeper_tag;
-    ADD("add set inet sandal_%04x own4 { type ipv4_addr; }\nflush set inet sandal_%04x own4\n", t,
-        t);
+    ADD("add set inet sandal_%04x " NET_OWN_SET " { type ipv4_addr; }\n", t);
     for (uint32_t i = 0; i < nets->own_count; i++) {
         struct in_addr own = {.s_addr = htonl(nets->own[i])};
         char text[INET_ADDRSTRLEN] = "";
         (void)inet_ntop(AF_INET, &own, text, sizeof(text));
-        ADD("add element inet sandal_%04x own4 { %s }\n", t, text);
+        ADD("add element inet sandal_%04x " NET_OWN_SET " { %s }\n", t, text);
     }
 }
 
@@ -143,7 +143,7 @@ static void add_gate(const kg_nets_t *nets, net_script_t *script)
         "} " NET_DENY,
         t, NET_CONNECTIONS_MAX, NET_MARK(KG_NET_WHY_CONNECTIONS, 0));
     if (nets->routed) { /* behind the router, where none of its addresses is local */
-        ADD("add rule inet sandal_%04x gate ip daddr @own4 jump host_gate\n", t);
+        ADD("add rule inet sandal_%04x gate ip daddr @" NET_OWN_SET " jump host_gate\n", t);
     }
     add_operators(nets, script, "gate", false);
     ADD("add rule inet sandal_%04x gate ip daddr @closed4 " NET_DENY, t,
@@ -272,7 +272,7 @@ void net_rules_base(const kg_nets_t *nets, const net_opened_t *opened, net_scrip
     add_operators(nets, script, "host_gate", true);
     ADD("add rule inet sandal_%04x host_gate " NET_DENY, t, NET_MARK(KG_NET_WHY_HOST, 0));
     if (nets->routed) {
-        net_rules_own(nets, script);
+        add_own(nets, script);
     }
     add_gate(nets, script);
     add_prerouting(nets, script);

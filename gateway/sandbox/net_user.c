@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ifaddrs.h>
 #include <linux/rtnetlink.h>
 #include <sched.h>
 #include <signal.h>
@@ -28,34 +27,9 @@ int kg_net_join(const kg_nets_t *nets, int net_ns)
     return 0;
 }
 
-/* What slirp4netns reaches without any wire: closed like the rest of the host. */
-static int read_own(kg_nets_t *nets)
-{
-    struct ifaddrs *list = NULL;
-    if (getifaddrs(&list) < 0) {
-        return -errno;
-    }
-    nets->own_count = 0;
-    int r = 0;
-    for (const struct ifaddrs *at = list; at && r == 0; at = at->ifa_next) {
-        struct sockaddr_in address;
-        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET) {
-            continue;
-        }
-        memcpy(&address, at->ifa_addr, sizeof(address));
-        if (nets->own_count == KG_NET_OWN_MAX) {
-            r = -E2BIG;
-        } else {
-            nets->own[nets->own_count++] = ntohl(address.sin_addr.s_addr);
-        }
-    }
-    freeifaddrs(list);
-    return r;
-}
-
 int net_user_look(kg_nets_t *nets)
 {
-    int r = read_own(nets);
+    int r = net_own_read(nets);
     if (r == -E2BIG) {
         (void)snprintf(nets->reason, sizeof(nets->reason),
                        "this host has more than %d addresses: they cannot all be closed",
@@ -88,21 +62,17 @@ static int do_inside(kg_nets_t *nets, net_step_fn *step, const void *arg, net_do
 {
     done->nets = *nets;
     done->result = -EIO;
-    int r = read_own(&done->nets); /* of the host as it is now, so before */
-    if (r < 0) {
-        return r;
-    }
     pid_t pid = fork();
     if (pid < 0) {
         return -errno;
     }
     if (pid == 0) {
-        r = kg_net_join(nets, nets->net_ns);
+        int r = kg_net_join(nets, nets->net_ns);
         done->nets.inside = true;
         done->result = r < 0 ? r : step(&done->nets, arg, &done->err);
         _exit(0);
     }
-    r = wait_end(pid);
+    int r = wait_end(pid);
     return r < 0 ? r : done->result;
 }
 

@@ -14,7 +14,7 @@ from typing import Any, Iterator
 import pytest
 from harness.client import Client
 from harness.daemon import BUILD, ISOLATION, Daemon, slack, wait_for
-from harness.outside import ALLOWED, CLOSED, HOST, HOST_PUBLIC, NUMBER, SERVER, ask, refused, world
+from harness.outside import ALLOWED, CLOSED, HOST, HOST_PUBLIC, NUMBER, SERVER, TAG, ask, ip, refused, serving_on_the_host, world
 from harness.user import UserDaemon
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or ISOLATION not in ("namespace", "bubblewrap", "runc"),
@@ -149,6 +149,26 @@ def test_rules_cannot_be_undone_from_inside(client: Client) -> None:
                       "unshare -r nft flush ruleset", "nsenter -t 1 -n true"):
             assert sb.post("/exec", {"cmd": f"PATH=$PATH:/usr/sbin; {tried}"})["exit_code"] != 0, tried
         assert ask(sb, CLOSED) == "Connection refused" and ask(sb, ALLOWED) == "hello"
+
+
+def test_addresses_that_the_host_gets_later_are_closed_too(client: Client) -> None:
+    """To a sandbox that was there before, without a change of its rules: the host's own are not public, whatever they look like."""
+    later = HOST_PUBLIC[:-1] + "2"
+    with client.sandbox(template="base") as sb, serving_on_the_host() as port:
+        ip("addr", "add", f"{later}/32", "dev", TAG)
+        try:
+            wait_for(lambda: ask(sb, later, port) == "Connection refused", 20 * slack())
+            assert wait_for(lambda: refused(sb, later, port), 10 * slack())["reason"] == "host"
+        finally:
+            ip("addr", "del", f"{later}/32", "dev", TAG)
+
+
+@only_user
+def test_the_forwarder_of_an_ordinary_user_has_little_left(client: Client, own: UserDaemon) -> None:
+    with client.sandbox(template="base"):
+        served = [pid for pid, name in own.processes().items() if name == "sandal-net"]
+        kept = [(Path(f"/proc/{pid}/status").read_text(), pid) for pid in served]
+        assert [pid for status, pid in kept if "\nSeccomp:\t2\n" in status and "\nNoNewPrivs:\t1\n" in status], served
 
 
 def router(daemon: UserDaemon) -> int:

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -116,6 +117,26 @@ def serve_files(folder: Path, port: int) -> Iterator[None]:
     finally:
         server.kill()
         server.wait()
+
+
+@contextlib.contextmanager
+def serving_on_the_host() -> Iterator[int]:
+    """A port that greets who connects, at all of the host's addresses."""
+    def greet() -> None:
+        with contextlib.suppress(OSError):  # of its end
+            while True:
+                with server.accept()[0] as connection:
+                    connection.sendall(b"hello")
+
+    server = socket.create_server(("", 0))
+    thread = threading.Thread(target=greet)
+    thread.start()
+    try:
+        yield int(server.getsockname()[1])
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        server.close()
 
 
 def ask(sb: Sandbox, address: str, port: int = 8000) -> str:
