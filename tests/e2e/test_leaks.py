@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
+import threading
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
+import httpx
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import ISOLATION, UID_COUNT, Daemon, images_bytes, slack, wait_for
@@ -186,6 +190,54 @@ def rounds(daemon: Daemon, count: int) -> None:
 def test_a_hundred_rounds_leave_nothing(daemon: Daemon) -> None:
     assert SLOTS < 110  # more rounds than there are ranges of user ids: each one is given back
     rounds(daemon, 100)
+
+
+def worker_of(daemon: Daemon) -> int | None:
+    """The process that makes a sandbox just now."""
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split():
+            if lines(f"/proc/{child}/comm") == ["sandal-worker"]:
+                return int(child)
+    return None
+
+
+def kill_a_worker(daemon: Daemon, client: Client, after: float) -> bool:
+    """In the middle of a create. Whether there was one to be killed."""
+    answers: list[httpx.Response] = []
+    thread = threading.Thread(target=lambda: answers.append(client.call("POST", "/v1/sandboxes", json={"template": "base"})))
+    thread.start()
+    pid = None
+    while thread.is_alive() and pid is None:
+        pid = worker_of(daemon)
+    time.sleep(after)  # wherever it is by then
+    killed = False
+    with contextlib.suppress(ProcessLookupError):
+        if pid is not None and pid == worker_of(daemon):
+            os.kill(pid, signal.SIGKILL)
+            killed = True
+    thread.join()
+    answer = answers[0].json()
+    if answers[0].status_code == 201:
+        IDS.add(answer["id"])
+        client.delete(f"/v1/sandboxes/{answer['id']}")
+    else:
+        assert answer["error"]["code"] == "internal", answer
+    return killed
+
+
+@pytest.mark.smoke
+def test_launchers_killed_half_way_leave_nothing(daemon: Daemon) -> None:
+    client = Client(daemon.url, daemon.key)
+    make(client).delete()
+    wait_for(lambda: not groups() and not any(init_of(i) for i in IDS), 20 * slack())
+    before = Footprint(daemon)
+    killed = [kill_a_worker(daemon, client, number * 0.001) for number in range(12)]
+    assert any(killed), "no create lasted long enough"
+    IDS.update(re.findall(r"sbx-\w+", daemon.log()))
+    settle(daemon, before)
+    with make(client) as box:
+        assert box.post("/exec", {"cmd": "echo fine"})["stdout"] == "fine\n"
+    client.close()
 
 
 @pytest.mark.long

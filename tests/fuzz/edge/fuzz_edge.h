@@ -53,9 +53,10 @@ static inline void fuzz_start(fuzz_edge_t *f, const kg_edge_handler_t *handler)
         .body_max = 4096,
         .ws_message_max = 4096,
         .ws_queue_max = 16384,
-        .header_timeout_ms = 200,
-        .body_timeout_ms = 200,
-        .idle_timeout_ms = 200,
+        /* longer than a busy machine takes from one turn to the next */
+        .header_timeout_ms = 60000,
+        .body_timeout_ms = 60000,
+        .idle_timeout_ms = 60000,
     };
     kg_err_t err = {0};
     fuzz_must(kg_loop_create(&f->loop) == 0);
