@@ -34,7 +34,7 @@ typedef struct fake {
     bool bad_sign;
     bool error, missing_idle, missing_reply, double_reply, ename_only;
     uint64_t reply_gap_ms, idle_gap_ms, late_ms;
-    char late_text[256];
+    char late_text[256], over_text[64];
     int exit_after_reply;
     bool interrupted;
     unsigned interrupts, stray_interrupts; /* all by message; those that came while nothing ran */

@@ -12,7 +12,9 @@
  *   missing_idle | missing_reply | missing_both | double_reply | reply_first MS | idle_first MS
  *   bad_signature [BYTES] | garbage | no_delimiter | short | unknown_type | invalid_utf8 |
  * huge_header BYTES deep LEVELS | late MS T exit STATUS | exit_after_reply STATUS | segfault | kill
- */
+ *   over T (on fd 1, when all else of the cell was sent)
+ *
+ * "held" in the place of MS: until SIGUSR1, which may come before. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,7 +28,10 @@
 
 #include "tests/integ/fake.h"
 
+#define HELD UINT64_MAX
+
 static volatile sig_atomic_t got_sigint;
+static volatile sig_atomic_t got_go;
 static volatile sig_atomic_t executing;
 static volatile sig_atomic_t sigints;
 static volatile sig_atomic_t stray_sigints;
@@ -39,12 +44,38 @@ static void on_sigint(int signum)
     stray_sigints = stray_sigints + !executing;
 }
 
+static void on_sigusr1(int signum)
+{
+    (void)signum;
+    got_go = 1;
+}
+
+static bool take_go(void)
+{
+    bool go = got_go;
+    got_go = 0;
+    return go;
+}
+
+/* Lets time pass, and answers nothing, as one thread does. */
+static void freeze(uint64_t ms)
+{
+    if (ms != HELD) {
+        fake_sleep_ms(ms);
+        return;
+    }
+    while (!take_go()) {
+        fake_sleep_ms(2);
+    }
+}
+
 static void handle(fake_t *f, request_t *r);
 
 static void serve_control(fake_t *f)
 {
     request_t r;
-    if (f->late_interrupt_ns && kg_now_ns() >= f->late_interrupt_ns) {
+    uint64_t late = f->late_interrupt_ns;
+    if (late && (late == HELD ? take_go() : kg_now_ns() >= late)) {
         f->late_interrupt_ns = 0;
         fake_reply(f, &f->late_interrupt, "interrupt_reply", "{\"status\":\"ok\"}");
         fake_request_fini(&f->late_interrupt);
@@ -55,13 +86,11 @@ static void serve_control(fake_t *f)
     }
 }
 
-/* true when interrupted */
+/* true when interrupted, be it by what came earlier in the cell */
 static bool nap(fake_t *f, uint64_t ms, bool stubborn)
 {
-    uint64_t end = kg_now_ns() + ms * KG_NS_PER_MS;
-    got_sigint = 0;
-    f->interrupted = false;
-    while (kg_now_ns() < end && !f->stop) {
+    uint64_t end = ms == HELD ? 0 : kg_now_ns() + ms * KG_NS_PER_MS;
+    while (!f->stop && (ms == HELD ? !take_go() : kg_now_ns() < end)) {
         serve_control(f);
         if (!stubborn && (got_sigint || f->interrupted)) {
             return true;
@@ -88,8 +117,6 @@ static void ask_input(fake_t *f, const request_t *r, const char *prompt)
 
 static void read_input(fake_t *f, const request_t *r)
 {
-    got_sigint = 0;
-    f->interrupted = false;
     request_t answer;
     while (!fake_receive(f, STDIN, &answer)) {
         serve_control(f);
@@ -242,6 +269,8 @@ static bool command_end(fake_t *f, const char *verb, const char *arg, uint64_t n
         f->late_ms = number;
         const char *text = strchr(arg, ' ');
         fake_must(kg_format(f->late_text, sizeof f->late_text, "%s", text ? text + 1 : ""), "late");
+    } else if (strcmp(verb, "over") == 0) {
+        fake_must(kg_format(f->over_text, sizeof f->over_text, "%s", arg), "over");
     } else {
         return false;
     }
@@ -333,8 +362,10 @@ command_output(fake_t *f, const request_t *r, const char *verb, char *arg, uint6
         f->error = nap(f, number, false);
     } else if (strcmp(verb, "stubborn") == 0) {
         (void)nap(f, number, true);
-    } else if (strcmp(verb, "freeze") == 0) { /* answers nothing, as one thread does */
-        fake_sleep_ms(number);
+        got_sigint = 0;
+        f->interrupted = false;
+    } else if (strcmp(verb, "freeze") == 0) {
+        freeze(number);
     } else if (strcmp(verb, "flood") == 0) {
         flood(f, r, number);
     } else if (strcmp(verb, "flood_display") == 0) {
@@ -364,7 +395,9 @@ static void command(fake_t *f, const request_t *r, char *line)
     } else {
         arg = line + strlen(line);
     }
-    uint64_t number = strtoull(arg, NULL, 10); /* NOLINT(cert-err34-c): 0 when there is none */
+    uint64_t number = strncmp(arg, "held", 4) == 0
+                          ? HELD
+                          : strtoull(arg, NULL, 10); /* NOLINT(cert-err34-c): 0 for none */
     if (!command_end(f, line, arg, number) && !command_fault(f, r, line, arg, number) &&
         !command_setting(f, r, line, number) && !command_output(f, r, line, arg, number)) {
         fake_result(f, r, whole);
@@ -409,26 +442,29 @@ static void finish(fake_t *f, const request_t *r)
     }
     if (f->idle_gap_ms > 0) {
         fake_status(f, r, "idle");
-        fake_sleep_ms(f->idle_gap_ms);
+        freeze(f->idle_gap_ms);
         send_reply(f, r);
     } else {
         send_reply(f, r);
-        fake_sleep_ms(f->reply_gap_ms);
+        freeze(f->reply_gap_ms);
         if (!f->missing_idle) {
             fake_status(f, r, "idle");
         }
     }
     if (f->late_text[0]) {
-        fake_sleep_ms(f->late_ms);
+        freeze(f->late_ms);
         fake_stream(f, r, "stdout", f->late_text);
     }
+    (void)!write(1, f->over_text, strlen(f->over_text));
 }
 
 static void execute(fake_t *f, const request_t *r)
 {
     f->error = f->missing_idle = f->missing_reply = f->double_reply = false;
     f->reply_gap_ms = f->idle_gap_ms = f->late_ms = 0;
-    f->late_text[0] = '\0';
+    f->late_text[0] = f->over_text[0] = '\0';
+    f->interrupted = false; /* one that came before the cell's own code is lost, as in earnest */
+    got_sigint = 0;
     f->exit_after_reply = -1;
     f->executions++;
     kg_json_value_t content;
@@ -479,7 +515,8 @@ static void other(fake_t *f, const request_t *r)
         f->interrupts++;
         f->stray_interrupts += !executing;
         if (f->interrupt_late_ms > 0 && !f->late_interrupt_ns) {
-            f->late_interrupt_ns = kg_now_ns() + f->interrupt_late_ms * KG_NS_PER_MS;
+            uint64_t ms = f->interrupt_late_ms;
+            f->late_interrupt_ns = ms == HELD ? HELD : kg_now_ns() + ms * KG_NS_PER_MS;
             f->late_interrupt = (request_t){.socket = r->socket};
             fake_must(kg_buf_append_slice(&f->late_interrupt.identity, kg_buf_slice(&r->identity)),
                       "copy");
@@ -630,6 +667,8 @@ int main(int argc, char **argv)
     static fake_t fake;
     struct sigaction act = {.sa_handler = on_sigint};
     sigaction(SIGINT, &act, NULL);
+    act.sa_handler = on_sigusr1;
+    sigaction(SIGUSR1, &act, NULL);
     const char *scenario =
         argc > 2 ? argv[2] : getenv("FAKE_KERNEL_SCENARIO"); /* NOLINT(concurrency-mt-unsafe) */
     read_scenario(&fake, scenario);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -47,6 +48,26 @@ void rig_turn(rig_t *rig, unsigned ms)
     (void)rig_wait(rig, NULL, ms);
 }
 
+void rig_await_text(rig_t *rig, kg_buf_t *buf, const char *text)
+{
+    RIG_AWAIT(rig, strstr(rig_text(buf), text));
+}
+
+void rig_await_idle(rig_t *rig)
+{
+    RIG_AWAIT(rig, kg_kernel_state(rig->kernel) == KG_KERNEL_IDLE);
+}
+
+void rig_await_done(rig_t *rig)
+{
+    assert_true(rig_wait(rig, &rig->done, RIG_PATIENCE_MS));
+}
+
+void rig_await_exit(rig_t *rig)
+{
+    assert_true(rig_wait(rig, &rig->exited, RIG_PATIENCE_MS));
+}
+
 const char *rig_text(kg_buf_t *buf)
 {
     return buf->data ? buf->data : "";
@@ -67,11 +88,8 @@ unsigned rig_fds(void)
 
 void rig_expect_fds(rig_t *rig, unsigned count)
 {
-    for (unsigned i = 0; i < 200 && rig_fds() > count; i++) {
-        rig_turn(rig, 5);
-    }
     /* Fewer are no leak: ZeroMQ's threads may have had some of the warm-up's open at the count. */
-    assert_in_range(rig_fds(), 0, count);
+    RIG_AWAIT(rig, rig_fds() <= count);
 }
 
 /* ---- sinks ---- */
@@ -342,9 +360,9 @@ void rig_open(rig_t *rig, const char *kernel, const char *scenario)
     rig->spec = read_spec(kernel);
     (void)kg_format(rig->scenario, sizeof rig->scenario, "FAKE_KERNEL_SCENARIO=%s", scenario);
     rig->opts.spec = rig->spec;
-    rig->opts.limits.start_ns = 20 * KG_NS_PER_S;
-    rig->opts.limits.no_idle_ns = 500 * KG_NS_PER_MS;
-    rig->opts.limits.no_reply_ns = 300 * KG_NS_PER_MS;
+    rig->opts.limits.start_ns = RIG_PATIENCE_MS * KG_NS_PER_MS;
+    rig->opts.limits.no_idle_ns = RIG_PATIENCE_MS * KG_NS_PER_MS;
+    rig->opts.limits.no_reply_ns = RIG_PATIENCE_MS * KG_NS_PER_MS;
 }
 
 int rig_start(rig_t *rig)
@@ -360,7 +378,7 @@ int rig_start(rig_t *rig)
 
 void rig_ready(rig_t *rig)
 {
-    if (rig_start(rig) < 0 || !rig_wait(rig, &rig->ready, 25000)) {
+    if (rig_start(rig) < 0 || !rig_wait(rig, &rig->ready, RIG_PATIENCE_MS)) {
         fail_msg("not ready: %s", rig->err.message);
     }
 }
@@ -396,10 +414,10 @@ void rig_send(rig_t *rig, const char *code, bool allow_stdin)
 void rig_run(rig_t *rig, const char *code)
 {
     rig_send(rig, code, false);
-    assert_true(rig_wait(rig, &rig->done, 20000));
+    rig_await_done(rig);
 }
 
-void rig_ask(rig_t *rig, kg_ask_what_t what, const char *code, unsigned deadline_ms)
+void rig_send_ask(rig_t *rig, kg_ask_what_t what, const char *code, unsigned deadline_ms)
 {
     new_request(rig);
     const kg_kernel_ask_t ask = {
@@ -407,7 +425,52 @@ void rig_ask(rig_t *rig, kg_ask_what_t what, const char *code, unsigned deadline
     const kg_request_sink_t sink = request_sink(rig);
     kg_err_t err = {0};
     assert_int_equal(kg_kernel_ask(rig->kernel, &ask, &sink, rig, &rig->req, &err), 0);
-    assert_true(rig_wait(rig, &rig->done, deadline_ms + 2000));
+}
+
+void rig_ask(rig_t *rig, kg_ask_what_t what, const char *code, unsigned deadline_ms)
+{
+    rig_send_ask(rig, what, code, deadline_ms);
+    rig_await_done(rig);
+}
+
+/* ---- the kernel's process ---- */
+
+void rig_go(rig_t *rig)
+{
+    assert_int_equal(kill(kg_kernel_pid(rig->kernel), SIGUSR1), 0);
+}
+
+/* The fields of its stat from the state on, or "" when it is gone. */
+static const char *process_stat(rig_t *rig, char *buf, size_t size)
+{
+    (void)kg_format(buf, size, "/proc/%d/stat", (int)kg_kernel_pid(rig->kernel));
+    FILE *f = fopen(buf, "re");
+    size_t n = f ? fread(buf, 1, size - 1, f) : 0;
+    buf[n] = '\0';
+    if (f) {
+        fclose(f);
+    }
+    const char *after_name = strrchr(buf, ')');
+    return after_name ? after_name + 2 : "";
+}
+
+void rig_stand_still_until_dead(rig_t *rig)
+{
+    char buf[512];
+    for (unsigned i = 0; !strchr("ZX", process_stat(rig, buf, sizeof buf)[0]); i++) {
+        assert_true(i < RIG_PATIENCE_MS);
+        usleep(1000);
+    }
+}
+
+uint64_t rig_user_ticks(rig_t *rig)
+{
+    char buf[512];
+    unsigned long ticks = 0;
+    /* NOLINTNEXTLINE(cert-err34-c) */
+    (void)sscanf(process_stat(rig, buf, sizeof buf),
+                 "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu", &ticks);
+    return ticks;
 }
 
 static void on_suspended(void *user, const kg_err_t *err)
@@ -428,14 +491,19 @@ void rig_suspend(rig_t *rig)
 {
     rig->suspended = false;
     assert_int_equal(kg_kernel_suspend(rig->kernel, on_suspended, rig, &rig->err), 0);
-    assert_true(rig_wait(rig, &rig->suspended, 5000));
+    assert_true(rig_wait(rig, &rig->suspended, RIG_PATIENCE_MS));
+}
+
+void rig_begin_resume(rig_t *rig)
+{
+    rig->resumed = false;
+    assert_int_equal(kg_kernel_resume(rig->kernel, on_resumed, rig, &rig->err), 0);
 }
 
 void rig_resume(rig_t *rig)
 {
-    rig->resumed = false;
-    assert_int_equal(kg_kernel_resume(rig->kernel, on_resumed, rig, &rig->err), 0);
-    assert_true(rig_wait(rig, &rig->resumed, 10000));
+    rig_begin_resume(rig);
+    assert_true(rig_wait(rig, &rig->resumed, RIG_PATIENCE_MS));
 }
 
 static void on_usage(void *user, const kg_usage_t *usage, const kg_err_t *err)
@@ -454,7 +522,7 @@ bool rig_usage(rig_t *rig)
         return false;
     }
     assert_int_equal(rc, 0);
-    assert_true(rig_wait(rig, &rig->used, 2000));
+    assert_true(rig_wait(rig, &rig->used, RIG_PATIENCE_MS));
     return true;
 }
 
@@ -471,7 +539,7 @@ void rig_close_kernel(rig_t *rig, kg_kernel_close_mode_t mode)
     kg_kernel_close(&rig->kernel, mode, on_closed, rig);
     assert_null(rig->kernel);
     if (running) {
-        assert_true(rig_wait(rig, &rig->closed, 10000));
+        assert_true(rig_wait(rig, &rig->closed, RIG_PATIENCE_MS));
     }
 }
 
@@ -479,10 +547,7 @@ void rig_close(rig_t *rig)
 {
     rig_close_kernel(rig, KG_KERNEL_CLOSE_NOW);
     new_request(rig);
-    for (unsigned i = 0; i < 100 && box_run_files(rig->box) > 0; i++) {
-        rig_turn(rig, 10); /* unlinks are asked for, not waited for */
-    }
-    assert_int_equal(box_run_files(rig->box), 0);
+    RIG_AWAIT(rig, box_run_files(rig->box) == 0); /* unlinks are asked for, not waited for */
     box_close(&rig->box);
     kg_kernelspec_destroy(&rig->spec);
     kg_timer_close(&rig->tick);

@@ -10,7 +10,7 @@ typedef struct rig {
     kg_loop_t *loop;
     box_t *box;
     kg_timer_t *tick;
-    kg_kernel_opts_t opts; /* limits are short; tests may change them before rig_start */
+    kg_kernel_opts_t opts; /* limits are long; tests may change them before rig_start */
     kg_kernelspec_t *spec;
     char scenario[64];
 
@@ -51,10 +51,34 @@ void rig_close(rig_t *rig); /* asserts that nothing is left: files, descriptors,
 int rig_start(rig_t *rig);
 void rig_ready(rig_t *rig); /* open's kernel started, asserted ready */
 bool rig_wait(rig_t *rig, const bool *flag, unsigned ms);
-void rig_turn(rig_t *rig, unsigned ms); /* lets time pass */
+/* Lets time pass: for what is to be shown not to happen, never for what is to happen. */
+void rig_turn(rig_t *rig, unsigned ms);
+/* Longer than anything takes that is to happen, on the slowest machine with a sanitizer. */
+#define RIG_PATIENCE_MS 60000
+/* Lets the loop run until it is true. */
+#define RIG_AWAIT(rig, it)                                                                         \
+    do {                                                                                           \
+        uint64_t rig_give_up_ns = kg_now_ns() + RIG_PATIENCE_MS * KG_NS_PER_MS;                    \
+        while (!(it)) {                                                                            \
+            if (kg_now_ns() >= rig_give_up_ns) {                                                   \
+                fail_msg("never came true: %s", #it);                                              \
+            }                                                                                      \
+            rig_turn((rig), 1);                                                                    \
+        }                                                                                          \
+    } while (0)
+/* Lets the loop run until the text is there: what the cell wrote up to that place has happened. */
+void rig_await_text(rig_t *rig, kg_buf_t *buf, const char *text);
+void rig_await_idle(rig_t *rig);
+void rig_await_done(rig_t *rig);
+void rig_await_exit(rig_t *rig);
+/* Of the kernel's process, from outside. Standing still: the loop does not run. */
+void rig_go(rig_t *rig); /* what is held in the fake kernel goes on */
+void rig_stand_still_until_dead(rig_t *rig);
+uint64_t rig_user_ticks(rig_t *rig); /* a hundred a second */
 void rig_send(rig_t *rig, const char *code, bool allow_stdin);
-/* Sends and waits for the end, 20 s at most; asserts that it came. */
+/* Sends and waits for the end; asserts that it came. */
 void rig_run(rig_t *rig, const char *code);
+void rig_send_ask(rig_t *rig, kg_ask_what_t what, const char *code, unsigned deadline_ms);
 void rig_ask(rig_t *rig, kg_ask_what_t what, const char *code, unsigned deadline_ms);
 void rig_close_kernel(rig_t *rig, kg_kernel_close_mode_t mode);
 const char *rig_text(kg_buf_t *buf); /* "" when nothing came */
@@ -62,6 +86,7 @@ unsigned rig_fds(void);
 /* Sockets are closed by libzmq's own thread, a moment later. */
 void rig_expect_fds(rig_t *rig, unsigned count);
 void rig_suspend(rig_t *rig);
+void rig_begin_resume(rig_t *rig);
 void rig_resume(rig_t *rig);
 /* false when the box cannot tell */
 bool rig_usage(rig_t *rig);

@@ -5,6 +5,7 @@ static int setup(void **state)
 {
     rig_t *rig = calloc(1, sizeof(*rig));
     rig_open(rig, "fake", "");
+    rig->opts.limits.no_reply_ns = KG_NS_PER_S; /* for what ends in a gap */
     rig_ready(rig);
     *state = rig;
     return 0;
@@ -20,7 +21,7 @@ static int teardown(void **state)
 static void suspend_idle_resumesUsable(void **state)
 {
     rig_t *rig = *state;
-    rig_turn(rig, 1100);
+    rig_turn(rig, 1100); /* the kernel room's own timer, of the same loop, is a second long */
     unsigned up = rig_fds();
     for (int i = 0; i < 3; i++) {
         rig_suspend(rig);
@@ -44,13 +45,13 @@ static void suspend_idle_resumesUsable(void **state)
 static void suspend_busyResumedInTime_replyArrives(void **state)
 {
     rig_t *rig = *state;
-    rig_send(rig, "print first\nsleep 2500\nprint second\nresult 5", false);
-    rig_turn(rig, 100);
+    rig_send(rig, "print first\nsleep held\nprint second\nresult 5", false);
+    rig_await_text(rig, &rig->out, "first");
     rig_suspend(rig);
-    rig_turn(rig, 100);
     rig_resume(rig);
     assert_int_equal(kg_kernel_state(rig->kernel), KG_KERNEL_BUSY);
-    assert_true(rig_wait(rig, &rig->done, 5000));
+    rig_go(rig);
+    rig_await_done(rig);
     assert_int_equal(rig->end.how, KG_REQUEST_DONE);
     assert_true(rig->end.gap);
     assert_string_equal(rig_text(&rig->out), "firstsecond");
@@ -60,13 +61,14 @@ static void suspend_busyResumedInTime_replyArrives(void **state)
 static void suspend_cellEndsInTheGap_foundOut(void **state)
 {
     rig_t *rig = *state;
-    rig_send(rig, "print first\nsleep 200\nresult 5", false);
-    rig_turn(rig, 50);
+    rig_send(rig, "print first\nsleep held\nresult 5\nover last", false);
+    rig_await_text(rig, &rig->out, "first");
     rig_suspend(rig);
-    rig_turn(rig, 500);
+    rig_go(rig);
+    rig_await_text(rig, &rig->fd1, "last");
     assert_int_equal(kg_kernel_state(rig->kernel), KG_KERNEL_BUSY);
     rig_resume(rig);
-    assert_true(rig_wait(rig, &rig->done, 3000));
+    rig_await_done(rig);
     assert_int_equal(rig->end.how, KG_REQUEST_NO_REPLY);
     assert_true(rig->end.gap);
     rig_run(rig, "print ok");
@@ -76,10 +78,11 @@ static void suspend_cellEndsInTheGap_foundOut(void **state)
 static void suspend_diesInTheGap_told(void **state)
 {
     rig_t *rig = *state;
-    rig_send(rig, "sleep 200\nexit 4", false);
-    rig_turn(rig, 50);
+    rig_send(rig, "print first\nsleep held\nexit 4", false);
+    rig_await_text(rig, &rig->out, "first");
     rig_suspend(rig);
-    assert_true(rig_wait(rig, &rig->exited, 2000));
+    rig_go(rig);
+    rig_await_exit(rig);
     assert_int_equal(rig->exit.proc.code, 4);
     assert_int_equal(rig->end.how, KG_REQUEST_DEAD);
     assert_true(rig->end.gap);
@@ -89,12 +92,14 @@ static void suspend_diesInTheGap_told(void **state)
 static void suspend_diesDuringResume_doneWithError(void **state)
 {
     rig_t *rig = *state;
-    rig_send(rig, "freeze 400\nexit 4", false);
-    rig_turn(rig, 20);
+    rig_send(rig, "print first\nfreeze held\nexit 4", false);
+    rig_await_text(rig, &rig->out, "first");
     rig_suspend(rig);
-    rig_resume(rig); /* nothing answers until it dies */
+    rig_begin_resume(rig);
+    rig_go(rig); /* nothing answers until it dies */
+    assert_true(rig_wait(rig, &rig->resumed, RIG_PATIENCE_MS));
     assert_int_equal(rig->link_err.code, KG_ERR_CONFLICT);
-    assert_true(rig_wait(rig, &rig->exited, 2000));
+    rig_await_exit(rig);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
