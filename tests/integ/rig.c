@@ -468,8 +468,8 @@ uint64_t rig_user_ticks(rig_t *rig)
     char buf[512];
     unsigned long ticks = 0;
     /* NOLINTNEXTLINE(cert-err34-c) */
-    (void)sscanf(process_stat(rig, buf, sizeof buf),
-                 "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu", &ticks);
+    (void)!sscanf(process_stat(rig, buf, sizeof buf),
+                  "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu", &ticks);
     return ticks;
 }
 

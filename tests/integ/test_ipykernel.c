@@ -191,12 +191,24 @@ static void usage_afterWork_told(void **state)
     assert_true(rig->usage.processes >= 1);
 }
 
+/* Writes the word and waits for rig_go, then runs the rest. */
+static void send_held(rig_t *rig, const char *word, const char *rest)
+{
+    char code[256];
+    rig_run(rig, "import signal, time; signal.signal(signal.SIGUSR1, lambda *_: go.append(1))");
+    (void)kg_format(code, sizeof code,
+                    "go = []\nprint('%s', flush=True)\nwhile not go: time.sleep(.01)\n%s", word,
+                    rest);
+    rig_send(rig, code, false);
+    rig_await_text(rig, &rig->out, word);
+}
+
 static void interrupt_heldGil_killed(void **state)
 {
     rig_t *rig = *state;
-    rig_send(rig, "print('kept', flush=True)\nsum(range(10**11))", false);
-    rig_await_text(rig, &rig->out, "kept");
+    send_held(rig, "kept", "sum(range(10**11))");
     uint64_t ticks = rig_user_ticks(rig);
+    rig_go(rig);
     RIG_AWAIT(rig, rig_user_ticks(rig) >= ticks + 20); /* so much only the sum takes */
     assert_int_equal(kg_kernel_interrupt_or_kill(rig->kernel, 500 * KG_NS_PER_MS), 0);
     rig_await_exit(rig);
@@ -227,12 +239,7 @@ static void death_osExit_told(void **state)
 static void suspend_whileBusy_noReplyLost(void **state)
 {
     rig_t *rig = *state;
-    rig_run(rig,
-            "import signal, time\ngo = []\nsignal.signal(signal.SIGUSR1, lambda *_: go.append(1))");
-    rig_send(rig,
-             "print('a', flush=True)\nwhile not go: time.sleep(.01)\nprint('b', flush=True)\n6*7",
-             false);
-    rig_await_text(rig, &rig->out, "a");
+    send_held(rig, "a", "print('b', flush=True)\n6*7");
     rig_suspend(rig);
     rig_resume(rig);
     assert_int_equal(rig->link_err.code, KG_ERR_NONE);

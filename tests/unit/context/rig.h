@@ -27,7 +27,7 @@ typedef struct rig {
     kg_timer_t *poll;
     bool (*pred)(void *arg);
     void *pred_arg;
-    uint64_t give_up_ns;
+    uint64_t give_up_ns, give_up_after_ns;
     bool timed_out;
     /* what callbacks brought */
     bool called;
@@ -45,8 +45,10 @@ void rig_stop_core(rig_t *rig);
 void rig_stop(rig_t *rig);   /* all of it, without drain */
 void rig_remove(rig_t *rig); /* files */
 
-/* Turns the loop until pred or ms; fails the test when time is over. Returns the ms it took. */
+/* Turns the loop until pred or ms; fails the test when time is over, which stretches with the
+ * machine's load. Returns the ms it took. */
 uint64_t rig_until(rig_t *rig, bool (*pred)(void *arg), void *arg, unsigned ms);
+/* Lets time pass: for what is to be shown not to happen, never for what is to happen. */
 void rig_turn(rig_t *rig, unsigned ms);
 void rig_called(rig_t *rig, unsigned ms);
 

@@ -49,7 +49,7 @@ static void sandbox_deleted_while_its_lost_place_is_swept_goes(void **state)
     assert_int_equal(0, kg_sandbox_delete(sbx, on_done, rig, &err));
     rig_called(rig, 5000);
     assert_int_equal(0, rig->err.code);
-    rig_turn(rig, 200);
+    rig_turn(rig, 200);     /* nothing comes back to what is gone */
     sbx = rig_sandbox(rig); /* and one that stays gets a fresh place */
     assert_int_equal(0, kill(sbx->info.init_pid, SIGKILL));
     rig_until(rig, box_is_down, sbx, 5000);
@@ -237,10 +237,10 @@ static void contexts_are_made_named_and_deleted(void **state)
     assert_true(kg_run_new(sbx, &run, &none, NULL, &err) < 0);
     assert_string_equal("/language", err.pointer);
     rig->called = false;
-    kg_run_opts_t sleep = rig_opts("import time; time.sleep(30)");
+    kg_run_opts_t sleep = rig_opts("print('on', flush=True); import time; time.sleep(30)");
     sleep.context = "second";
     kg_run_t *running = rig_run(rig, sbx, &sleep);
-    rig_turn(rig, 100);
+    rig_until_has(rig, running, "\"on", 5000);
     assert_int_equal(0,
                      kg_context_delete(kg_context_find(sbx, "second", &err), on_done, rig, &err));
     assert_null(kg_context_find(sbx, "second", &err));
@@ -255,6 +255,14 @@ static void contexts_are_made_named_and_deleted(void **state)
     drop(rig, sbx);
 }
 
+static bool has_one_context(void *arg)
+{
+    json_t *list = kg_context_list(arg);
+    bool one = json_array_size(json_object_get(list, "items")) == 1;
+    json_decref(list);
+    return one;
+}
+
 static void kernel_that_does_not_start_is_told(void **state)
 {
     rig_t *rig = the_rig(state);
@@ -265,10 +273,7 @@ static void kernel_that_does_not_start_is_told(void **state)
     rig_called(rig, 10000);
     assert_int_equal(KG_ERR_KERNEL_START_FAILED, rig->err.code);
     assert_non_null(strstr(rig->err.message, "it is broken"));
-    rig_turn(rig, 50);
-    json_t *list = kg_context_list(sbx);
-    assert_int_equal(1, (int)json_array_size(json_object_get(list, "items")));
-    json_decref(list);
+    rig_until(rig, has_one_context, sbx, 5000);
     kg_run_opts_t run = rig_opts("x");
     run.language = "broken";
     json_t *e = rig_end(rig, rig_run(rig, sbx, &run), 10000);
@@ -288,13 +293,25 @@ static void kernel_that_does_not_start_is_told(void **state)
     drop(rig, sbx);
 }
 
+typedef struct stats_before {
+    rig_t *rig;
+    kg_core_stats_t stats;
+} stats_before_t;
+
+static bool is_as_before(void *arg)
+{
+    const stats_before_t *before = arg;
+    kg_core_stats_t now;
+    kg_core_stats(before->rig->core, &now);
+    return now.sandboxes == before->stats.sandboxes && now.contexts == before->stats.contexts;
+}
+
 static void create_that_fails_or_is_deleted_leaves_nothing(void **state)
 {
     rig_t *rig = the_rig(state);
     kg_err_t err = {0};
-    kg_core_stats_t before;
-    kg_core_stats_t after;
-    kg_core_stats(rig->core, &before);
+    stats_before_t before = {.rig = rig};
+    kg_core_stats(rig->core, &before.stats);
     kg_sandbox_opts_api_t opts = {
         .timeout_s = -1, .checkpointable = -1, .template_name = "unlucky"};
     opts.name = "unlucky";
@@ -308,23 +325,24 @@ static void create_that_fails_or_is_deleted_leaves_nothing(void **state)
         0, kg_sandbox_delete(kg_sandbox_find(rig->core, OWNER, "unlucky", &err), NULL, NULL, &err));
     rig_called(rig, 5000);
     assert_int_equal(KG_ERR_SANDBOX_NOT_FOUND, rig->err.code);
-    rig_turn(rig, 200);
-    kg_core_stats(rig->core, &after);
-    assert_int_equal((int)before.sandboxes, (int)after.sandboxes);
-    assert_int_equal((int)before.contexts, (int)after.contexts);
+    rig_until(rig, is_as_before, &before, 5000);
+}
+
+static bool short_is_gone(void *arg)
+{
+    kg_err_t err = {0};
+    return !kg_sandbox_find(((rig_t *)arg)->core, OWNER, "short", &err);
 }
 
 static void idle_sandbox_ends(void **state)
 {
     rig_t *rig = the_rig(state);
     kg_sandbox_opts_api_t opts = {.timeout_s = 1, .checkpointable = -1, .name = "short"};
-    kg_err_t err = {0};
     assert_int_equal(0, rig_create(rig, &opts));
     json_t *e = rig_exec(rig, rig->sandbox, "import time; time.sleep(1.5); 3");
     assert_string_equal("3", str_of(e, "text"));
     json_decref(e);
-    rig_turn(rig, 2500);
-    assert_null(kg_sandbox_find(rig->core, OWNER, "short", &err));
+    rig_until(rig, short_is_gone, rig, 5000);
 }
 
 int main(void)

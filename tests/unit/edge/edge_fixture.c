@@ -424,8 +424,8 @@ edge_fixture_t *edge_prepare(void)
     f->opts = (kg_edge_opts_t){
         .listeners = f->listeners,
         .listener_count = 1,
-        .header_timeout_ms = 600,
-        .body_timeout_ms = 600,
+        .header_timeout_ms = PATIENCE_MS,
+        .body_timeout_ms = PATIENCE_MS,
         .idle_timeout_ms = 5000,
         .body_max = 32u << 20,
         .ws_message_max = 1u << 20,
@@ -655,6 +655,19 @@ void response_free(response_t *r)
 {
     free(r->body);
     r->body = NULL;
+}
+
+unsigned long edge_settled(atomic_ulong *counter)
+{
+    unsigned long last = 0;
+    for (int same = 0, i = 0; same < 30; i++) {
+        assert_true(i < PATIENCE_MS / 10);
+        usleep(10000);
+        unsigned long now = atomic_load(counter);
+        same = now == last && now > 0 ? same + 1 : 0;
+        last = now;
+    }
+    return last;
 }
 
 bool client_closed_within(client_t *c, int ms)

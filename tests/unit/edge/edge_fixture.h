@@ -83,6 +83,10 @@ void client_send_bytes(client_t *c, const void *data, size_t len);
 response_t client_read(client_t *c, bool head_only);
 response_t client_get(edge_fixture_t *f, const char *path);
 void response_free(response_t *r);
+/* Waits until what the loop's thread counts has moved, and then stands still for 300 ms. */
+unsigned long edge_settled(atomic_ulong *counter);
+/* Longer than anything takes that is to happen. */
+#define PATIENCE_MS 60000
 /* True when the peer closes within ms. */
 bool client_closed_within(client_t *c, int ms);
 void client_close(client_t *c);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
+#define HASTY_MS 1500 /* for clients that stand still */
 
 static int setup(void **state)
 {
@@ -61,19 +62,6 @@ static void expect_whole(client_t *c, size_t length)
     response_free(&r);
 }
 
-/* Waits until a counter of the loop's thread stands still above zero for a while. */
-static unsigned long settled(atomic_ulong *counter, atomic_int *alive)
-{
-    unsigned long last = 0;
-    for (int same = 0; same < 20;) {
-        usleep(10000);
-        unsigned long now = atomic_load(counter) + (unsigned long)atomic_load(alive);
-        same = now == last && now > 0 ? same + 1 : 0;
-        last = now;
-    }
-    return last;
-}
-
 static void bodies_of_all_sizes_come_whole_on_one_connection(void **state)
 {
     edge_fixture_t *f = *state;
@@ -107,7 +95,10 @@ static void a_body_larger_than_the_cap_of_others_costs_no_memory(void **state)
 
 static void a_sink_that_does_not_take_holds_the_client_back(void **state)
 {
-    edge_fixture_t *f = *state;
+    (void)state;
+    edge_fixture_t *f = edge_prepare();
+    f->opts.body_timeout_ms = HASTY_MS;
+    edge_start(f);
     client_t c = client_connect(f->ports[0]);
     int small = 65536;
     assert_int_equal(setsockopt(c.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)), 0);
@@ -133,12 +124,13 @@ static void a_sink_that_does_not_take_holds_the_client_back(void **state)
     int turns = atomic_load(&f->turns);
     usleep(300000);
     assert_in_range(atomic_load(&f->turns) - turns, 0, 200); /* nothing spins */
-    /* The clock of the body stands still (600 ms here) while it is not the client's turn. */
-    usleep(900000);
+    usleep(HASTY_MS *
+           1000); /* the clock of the body stands still while it is not the client's turn */
     edge_order(f, 't');
     send_body(&c, sent, 64 * MIB);
     expect_whole(&c, 64 * MIB);
     client_close(&c);
+    edge_finish(f);
 }
 
 static void a_half_sent_body_ends_the_exchange(void **state)
@@ -147,27 +139,33 @@ static void a_half_sent_body_ends_the_exchange(void **state)
     client_t c = client_connect(f->ports[0]);
     send_head(&c, "/sink", 4 * MIB, "");
     send_body(&c, 0, MIB);
-    (void)settled(&f->taken, &f->readies);
+    for (int i = 0; i < PATIENCE_MS && atomic_load(&f->taken) < MIB; i++) {
+        usleep(1000);
+    }
     assert_int_equal(atomic_load(&f->taken), MIB);
     assert_int_equal(atomic_load(&f->http_closed), 0);
     client_close(&c);
-    for (int i = 0; i < 500 && !atomic_load(&f->http_closed); i++) {
-        usleep(10000);
+    for (int i = 0; i < PATIENCE_MS && !atomic_load(&f->http_closed); i++) {
+        usleep(1000);
     }
     assert_int_equal(atomic_load(&f->http_closed), 1);
 }
 
 static void a_silent_sender_is_408(void **state)
 {
-    edge_fixture_t *f = *state;
+    (void)state;
+    edge_fixture_t *f = edge_prepare();
+    f->opts.body_timeout_ms = HASTY_MS;
+    edge_start(f);
     client_t c = client_connect(f->ports[0]);
     send_head(&c, "/sink", 4 * MIB, "");
     send_body(&c, 0, 1000);
     response_t r = client_read(&c, false);
     assert_int_equal(r.status, 408);
     response_free(&r);
-    assert_true(client_closed_within(&c, 5000));
+    assert_true(client_closed_within(&c, PATIENCE_MS));
     client_close(&c);
+    edge_finish(f);
 }
 
 static void a_refusal_in_the_middle_is_told(void **state)
@@ -190,7 +188,7 @@ static void a_refusal_in_the_middle_is_told(void **state)
     assert_int_equal(r.status, 409);
     assert_non_null(strstr(r.head, "Connection: close"));
     response_free(&r);
-    assert_true(client_closed_within(&c, 5000));
+    assert_true(client_closed_within(&c, PATIENCE_MS));
     client_close(&c);
 }
 
