@@ -118,7 +118,7 @@ def test_an_interrupt_keeps_state_and_output(speaker: Speaker, what: str) -> Non
     thread.start()
     assert up.wait(30)
     if what == "child":
-        time.sleep(0.3)  # system(3) ignores an interrupt that comes while it starts its child
+        time.sleep(0.3 * slack())  # system(3) ignores an interrupt that comes while it starts its child
     assert speaker.sandbox.post(f"/contexts/{speaker.context}/interrupt")["interrupted"] is True
     thread.join(5 * slack())
     assert not thread.is_alive()
