@@ -8,6 +8,7 @@ from typing import Any, Iterator
 import pytest
 import yaml
 from harness.client import Client, Sandbox
+from harness.daemon import slack
 from harness.match import mismatch
 
 MIB = 1 << 20
@@ -22,7 +23,7 @@ def cases(name: str, *marks: pytest.MarkDecorator) -> list[Any]:
 def check_case(sandbox: Sandbox, case: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Runs it; its Execution is as wanted (or as one of `any`), its events are in order. Both."""
     extra = {k: case[k] for k in ("language", "stdin") if k in case}
-    got = sandbox.run(case["code"], timeout=60, **extra)
+    got = sandbox.run(case["code"], timeout=min(240, round(60 * slack())), **extra)
     wrong = [mismatch(want, got) for want in case.get("any", [case.get("want")])]
     assert None in wrong, wrong
     events = sandbox.events(got["run"])
