@@ -169,6 +169,12 @@ bool kg_box_oom_charge(kg_sandbox_t *sandbox, uint64_t before)
     return kg_box_oom_kills(sandbox) != UINT64_MAX && kg_kills_take(&sandbox->kills, before);
 }
 
+bool kg_box_starved(kg_sandbox_t *sandbox, uint64_t before)
+{
+    uint64_t kills = kg_box_oom_kills(sandbox);
+    return kills != UINT64_MAX && before != UINT64_MAX && kills > before;
+}
+
 bool kg_box_oom_counted(const kg_sandbox_t *sandbox)
 {
     return sandbox->sbx && kg_sbx_oom_kills(sandbox->sbx) != UINT64_MAX;

@@ -18,9 +18,22 @@ static kg_run_status_t signaled_status(const kg_command_t *command)
     if (command->cause == KG_CAUSE_RESTART) {
         return KG_RUN_GATEWAY_RESTART;
     }
-    bool oom = command->exit.signal == SIGKILL && !command->cause && !command->exit.lost &&
-               kg_box_oom_charge(command->sandbox, command->oom_before);
+    if (command->exit.signal != SIGKILL || command->cause) {
+        return KG_RUN_KILLED;
+    }
+    bool oom = command->exit.lost ? kg_box_starved(command->sandbox, command->oom_before)
+                                  : kg_box_oom_charge(command->sandbox, command->oom_before);
     return oom ? KG_RUN_OOM : KG_RUN_KILLED;
+}
+
+/* With its place it has had as much as that may have. */
+static uint64_t peak_of(const kg_command_t *command)
+{
+    uint64_t peak = command->exit.lost ? 0 : command->exit.maxrss_bytes;
+    if (command->exit.lost && command->status == KG_RUN_OOM) {
+        peak = command->sandbox->wish.limits.memory_bytes;
+    }
+    return peak ? peak : KG_USAGE_UNKNOWN;
 }
 
 static kg_run_status_t status_of(const kg_command_t *command)
@@ -49,6 +62,9 @@ void kg_command_finish(kg_command_t *command, const kg_exit_t *exit, const char 
     kg_command_io_flush(command);
     command->status = status_of(command);
     command->ended_wall_ns = kg_wall_ns();
+    if (exit->lost && command->status == KG_RUN_OOM) {
+        message = "The sandbox ran out of memory, and went away as a whole.";
+    }
     kg_command_end_t end = {
         .status = command->status,
         .exited = command->exit.exited,
@@ -58,7 +74,7 @@ void kg_command_finish(kg_command_t *command, const kg_exit_t *exit, const char 
         .message = message,
         .duration_ms = (kg_now_ns() - command->started_ns) / KG_NS_PER_MS,
         .cpu_ms = exit->lost ? KG_USAGE_UNKNOWN : exit->cpu_ns / KG_NS_PER_MS,
-        .peak_memory = exit->lost || !exit->maxrss_bytes ? KG_USAGE_UNKNOWN : exit->maxrss_bytes,
+        .peak_memory = peak_of(command),
         .wall_ns = command->ended_wall_ns,
     };
     int rc = kg_mapper_command_finish(run->mapper, &end);

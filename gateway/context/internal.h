@@ -565,6 +565,9 @@ uint64_t kg_box_oom_kills(kg_sandbox_t *sandbox);
  * which is charged to it then and to nothing else. */
 bool kg_box_oom_charge(kg_sandbox_t *sandbox, uint64_t before);
 bool kg_box_oom_counted(const kg_sandbox_t *sandbox);
+/* Of what began at `before` and went with its place: was it a want of memory that ended all of it?
+ */
+bool kg_box_starved(kg_sandbox_t *sandbox, uint64_t before);
 /* Tells those who wait for its use when it is up; else gets it up. */
 void kg_wake_go(kg_sandbox_t *sandbox);
 void kg_wake_failed(kg_sandbox_t *sandbox, const kg_err_t *why);
@@ -633,7 +636,8 @@ int kg_sandbox_env(const kg_sandbox_t *sandbox, const kg_template_t *from, kg_en
 /* Where a path of a client's lies: /workspace and /home/user as the sandbox has them, relative ones
  * in the workspace. -ENAMETOOLONG. */
 int kg_sandbox_dir(const kg_sandbox_t *sandbox, const char *path, char *ret, size_t cap);
-/* Its first context is ready, or failed: the create answers. */
+/* Its first context is ready, or failed: the create answers. In place of a member of a pool that
+ * has failed goes on a sandbox of its own. */
 void kg_sandbox_created(kg_sandbox_t *sandbox, const kg_err_t *err);
 /* Ends everything in it; freed in the end. */
 void kg_sandbox_end(kg_sandbox_t *sandbox, kg_cause_t cause, bool keep_files);

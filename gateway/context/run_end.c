@@ -87,6 +87,10 @@ static void finish(kg_run_t *run, kg_run_end_t *end, const kg_kernel_exit_t *exi
     end->started = run->started;
     end->wall_ns = kg_wall_ns();
     usage(run, exit, &end->usage);
+    uint64_t most = run->sandbox ? run->sandbox->wish.limits.memory_bytes : 0;
+    if (exit && exit->proc.lost && end->status == KG_RUN_OOM && most) {
+        end->usage.peak_memory = most; /* its place has had all that it may have */
+    }
     run->ended = true;
     int rc = kg_mapper_finish(run->mapper, end);
     if (rc) {
@@ -148,6 +152,9 @@ static void finish_by_exit(kg_run_t *run, const kg_kernel_exit_t *exit)
         end.status = KG_RUN_KILLED;
         end.signal = exit->proc.signal;
         judge_oom(run, exit, &end);
+    } else if (exit->proc.lost && run->sandbox && kg_box_starved(run->sandbox, run->oom_before)) {
+        end.status = KG_RUN_OOM;
+        end.message = "The sandbox ran out of memory, and went away as a whole.";
     } else if (exit->proc.lost) {
         end.status = KG_RUN_KILLED;
         end.message = "the sandbox went away under the kernel";

@@ -124,7 +124,8 @@ void keeper_hold(kg_keeper_t *k, const kg_kp_hold_t *request)
     kg_sb_t *sb = find_running(k, request->id, launcher && launcher->holds,
                                "hold a sandbox to other limits", &err);
 
-    if (sb &&
+    bool can = sb && (!launcher->check || launcher->check(&request->limits, &err) == 0);
+    if (can &&
         kg_cgroup_hold(&k->host.cgroups, sb->id, &request->limits, request->share, &err) == 0) {
         err = (kg_err_t){0};
     }

@@ -1,7 +1,7 @@
 /* How a sandbox ends, for certain. sandal-init gets SIGKILL and takes its minders along; what they
  * leave behind falls to the keeper, the next subreaper, and is found as a child that it doesn't
- * know ("stray"). As root a killer process then ends all that has the sandbox's uid; rootless the
- * strays' trees are walked until none is left. Nothing here blocks. */
+ * know, of no sandbox that lives ("stray"). As root a killer process then ends all that has the
+ * sandbox's uid; rootless the strays' trees are walked until none is left. Nothing here blocks. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -22,10 +22,28 @@
 
 #define STRAYS_AT_ONCE 256
 
+/* Under the ids of a sandbox that isn't ending: beside sandal-init a launcher may have more
+ * processes outside, as gVisor's kernel, and these fall to us too. Rootless all have one id. */
+static bool of_a_living(const kg_keeper_t *k, pid_t pid)
+{
+    uid_t uid;
+    if (!k->host.is_root || kg_task_uid(pid, &uid) < 0) {
+        return false;
+    }
+    for (const kg_sb_t *sb = k->sandboxes; sb; sb = sb->next) {
+        bool lives = sb->state == KG_KP_MAKING || sb->state == KG_KP_RUNNING;
+        if (lives && uid >= sb->base && uid - sb->base < KG_UID_RANGE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool known_child(kg_keeper_t *k, pid_t pid)
 {
     return pid == k->gateway_pid || pid == k->host.nets.helper || pid == k->host.nets.router ||
-           keeper_find_init(k, pid) || keeper_find_worker(k, pid) || keeper_errand_of(k, pid);
+           keeper_find_init(k, pid) || keeper_find_worker(k, pid) || keeper_errand_of(k, pid) ||
+           of_a_living(k, pid);
 }
 
 /* One that a create has just made and not told of yet has a pid namespace of its own; what a

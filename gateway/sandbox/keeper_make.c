@@ -100,7 +100,8 @@ make_sandbox(kg_keeper_t *k, const kg_sb_t *sb, const kg_kp_create_t *request, k
         .root = find_root(k, request->template_name),
         .request = request,
     };
-    return sb->launcher->create(&k->host, &l, &answer->launched, &answer->err);
+    int r = sb->launcher->check ? sb->launcher->check(&request->limits, &answer->err) : 0;
+    return r < 0 ? r : sb->launcher->create(&k->host, &l, &answer->launched, &answer->err);
 }
 
 static void do_create(kg_keeper_t *k,

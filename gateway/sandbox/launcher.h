@@ -82,6 +82,8 @@ typedef struct kg_launcher {
     bool holds;    /* its limits of memory, cpu and pids are those of host->cgroups */
     bool zygotes;  /* it can make one sandbox below another */
     bool volumes;  /* its files are on host->volumes, which are opened before its first create */
+    /* Limits that it can hold, of a create or later: 0, or -errno and why not. NULL: any. */
+    int (*check)(const kg_limits_t *limits, kg_err_t *err);
     /* 0 when it works on this host, found by trying; else -errno and why. May leave a remark on 0.
      */
     int (*probe)(const kg_host_t *host, char ret_reason[160]);

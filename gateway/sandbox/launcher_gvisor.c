@@ -207,15 +207,15 @@ static int gv_make(kg_gv_box_t *box, kg_err_t *err)
 }
 
 /* Its kernel is in the sandbox's groups, with some thirty threads and 16 MiB before anything runs.
- */
+ * Not said as what gives way: a limit of the operator's that is too tight must not be left out. */
 static int check_limits(const kg_limits_t *limits, kg_err_t *err)
 {
     if (limits->pids > 0 && limits->pids < LEAST_PIDS) {
-        return kg_err_set(err, KG_ERR_NOT_SUPPORTED,
+        return kg_err_set(err, KG_ERR_ISOLATION_UNAVAILABLE,
                           "isolation gvisor needs a limit of %u processes at least", LEAST_PIDS);
     }
     if (limits->memory_bytes > 0 && limits->memory_bytes < LEAST_BYTES) {
-        return kg_err_set(err, KG_ERR_NOT_SUPPORTED,
+        return kg_err_set(err, KG_ERR_ISOLATION_UNAVAILABLE,
                           "isolation gvisor needs a limit of %u MiB of memory at least",
                           (unsigned)(LEAST_BYTES >> 20));
     }
@@ -243,10 +243,7 @@ static int gv_create(const kg_host_t *host,
         kg_err_hint(err, "ask for the network \"none\"");
         return -kg_err_errno(KG_ERR_NOT_SUPPORTED);
     }
-    int r = check_limits(&launch->request->limits, err);
-    if (r == 0) {
-        r = gv_make(&box, err);
-    }
+    int r = gv_make(&box, err);
     if (r < 0) {
         return r;
     }
@@ -338,7 +335,9 @@ static int gv_probe(const kg_host_t *host, char ret_reason[160])
 const kg_launcher_t kg_launcher_gvisor = {
     .name = "gvisor",
     .rank = RANK,
+    .holds = true,
     .volumes = true,
+    .check = check_limits,
     .probe = gv_probe,
     .create = gv_create,
     .connect = kg_ns_connect,

@@ -13,6 +13,7 @@ from harness.daemon import ISOLATION, TEMPLATE, Daemon, slack, wait_for
 
 HOLDS_LIMITS = ISOLATION not in ("none", "process") and os.geteuid() == 0  # users have no control groups as a rule
 held = pytest.mark.skipif(not HOLDS_LIMITS, reason="nothing holds limits here: this launcher, or a user without control groups")
+GVISOR = ISOLATION == "gvisor"  # needs more for itself, and what it had not sent is lost with it
 PYTHON = TEMPLATE if TEMPLATE.startswith("code-interpreter-python") else "code-interpreter-python"
 
 
@@ -88,6 +89,7 @@ for pid in made:
 
 
 @held
+@pytest.mark.skipif(GVISOR, reason="past a limit of the group gVisor's kernel ends as a whole: test_gvisor.py bombs it")
 def test_fork_bomb(client: Client, neighbour: Neighbour) -> None:
     with client.sandbox(template="base", limits={"pids": 48, "memory_mib": 256, "cpus": 0.5}) as box:
         if not counts_by_groups(box):
@@ -116,7 +118,7 @@ def test_memory_bomb_in_a_run(client: Client, neighbour: Neighbour) -> None:
             pytest.skip("no memory controller on this host")
         with neighbour.meanwhile():
             got = box.run("print('before')\n" + eat("b'x'"))
-        assert (got["status"], got["error"]["name"], got["stdout"]) == ("oom", "OutOfMemory", "before\n"), got["error"]
+        assert (got["status"], got["error"]["name"]) == ("oom", "OutOfMemory") and (GVISOR or got["stdout"] == "before\n"), got["error"]
         assert got["usage"]["peak_memory"] > 64 << 20
         assert box.run("1 + 1")["text"] == "2"
 
@@ -132,7 +134,7 @@ def test_memory_bomb_in_exec(client: Client, neighbour: Neighbour, way: str) -> 
         "shared memory": "import mmap\nkept = []\nwhile True:\n    m = mmap.mmap(-1, 4 << 20); m.write(b'x' * (4 << 20)); kept.append(m)",
         "files in memory": "f = open('/dev/shm/big', 'wb')\nwhile True: f.write(b'x' * (4 << 20))",
     }[way]
-    with client.sandbox(template="base", limits={"memory_mib": 128, "pids": 64}) as box:
+    with client.sandbox(template="base", limits={"memory_mib": 128, "pids": 128}) as box:
         if not counts_by_groups(box):
             pytest.skip("no memory controller on this host")
         with neighbour.meanwhile():
@@ -141,7 +143,7 @@ def test_memory_bomb_in_exec(client: Client, neighbour: Neighbour, way: str) -> 
             assert got["status"] == "oom" or (got["exit_code"] == 1 and "No space left" in got["stderr"]), got
             sh(box, "rm -f /dev/shm/big")
         elif way == "many processes":  # the parent may live on, and then has no children
-            assert got["status"] in ("oom", "ok", "error") and box.get("/metrics")["oom_kills"] >= 1, got
+            assert got["status"] in ("oom", "ok", "error") and (GVISOR or box.get("/metrics")["oom_kills"] >= 1), got
         else:
             assert (got["status"], got["signal"]) == ("oom", "SIGKILL"), got
         assert sh(box, "echo fine")["stdout"] == "fine\n"

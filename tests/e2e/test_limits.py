@@ -12,6 +12,11 @@ from harness.daemon import ISOLATION, TEMPLATE, Daemon, wait_for
 held = pytest.mark.skipif(ISOLATION == "none" or os.geteuid() != 0,
                           reason="isolation none, and users without control groups of their own, hold no limits")
 
+# gVisor's own kernel is in the sandbox's groups, and has what is inside as threads and memory of its own.
+GVISOR = ISOLATION == "gvisor"
+LEAST = {"memory_mib": 64, "pids": 128} if GVISOR else {"memory_mib": 16, "pids": 8}
+one_process = pytest.mark.skipif(GVISOR, reason="past a limit of the group gVisor's kernel ends as a whole, not one process in it")
+
 NO_DISK = ISOLATION == "process" or (ISOLATION == "bubblewrap" and os.geteuid() != 0)  # no volumes
 
 
@@ -56,7 +61,7 @@ def test_a_record_of_a_network_is_taken_back(client: Client) -> None:
 
 @held
 def test_the_least_limits_let_a_command_start(client: Client) -> None:
-    with make(client, memory_mib=16, pids=8, cpus=0.1) as box:
+    with make(client, **LEAST, cpus=0.1) as box:
         assert sh(box, "echo $(echo fine)")["stdout"] == "fine\n"
 
 
@@ -72,6 +77,7 @@ while True:
 
 
 @held
+@pytest.mark.skipif(GVISOR, reason="in the least that gVisor takes a kernel starts")
 def test_a_kernel_without_memory_to_start_says_so(client: Client) -> None:
     with make(client) as box:
         if not counts_memory(box):
@@ -81,6 +87,7 @@ def test_a_kernel_without_memory_to_start_says_so(client: Client) -> None:
 
 
 @held
+@one_process
 def test_no_room_for_a_process_is_told(client: Client) -> None:
     with make(client, pids=8) as box:
         box.post("/exec", {"cmd": ["python3", "-c", FILL], "background": True}, expect=201)
@@ -111,10 +118,10 @@ def test_none_promises_nothing(client: Client) -> None:
 @pytest.mark.smoke
 def test_limits_are_told(client: Client) -> None:
     disk = {} if NO_DISK else {"disk_mib": 64}
-    with make(client, memory_mib=256, cpus=0.5, pids=64, **disk) as box:
+    with make(client, memory_mib=256, cpus=0.5, pids=128, **disk) as box:
         got = box.record["limits"]
         told = {name: value for name, value in got.items() if name != "reason"}
-        assert told == {"memory_mib": 256, "cpus": 0.5, "pids": 64, "disk_mib": disk.get("disk_mib")}
+        assert told == {"memory_mib": 256, "cpus": 0.5, "pids": 128, "disk_mib": disk.get("disk_mib")}
         isolation = box.record["isolation"]
         assert isolation["kind"] == ISOLATION and all(isinstance(v, str) for v in isolation.values()), isolation
         usage = box.get("/metrics")
@@ -132,6 +139,7 @@ def test_a_limit_that_cannot_be_held_is_refused(client: Client) -> None:
 
 
 @held
+@one_process
 def test_processes_are_bounded(client: Client) -> None:
     with make(client, pids=32) as box:
         got = sh(box, "for i in $(seq 100); do sleep 20 & done; wait", timeout=30)
@@ -167,11 +175,12 @@ def test_a_command_out_of_memory_ends_as_oom(client: Client) -> None:
         got = sh(box, "exec " + EAT)
         assert (got["status"], got["signal"]) == ("oom", "SIGKILL"), got
         assert got["usage"]["peak_memory"] > 32 << 20
-        assert box.get("/metrics")["oom_kills"] >= 1
+        assert GVISOR or box.get("/metrics")["oom_kills"] >= 1  # its next place counts anew
         assert sh(box, "echo fine")["stdout"] == "fine\n"
 
 
 @held
+@one_process
 def test_a_want_of_memory_is_charged_once_and_to_its_own(client: Client) -> None:
     kill_me = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     with client.sandbox(template=TEMPLATE, limits={"memory_mib": 256}) as box:
@@ -199,7 +208,7 @@ def test_a_run_out_of_memory_ends_as_oom(client: Client) -> None:
             pytest.skip("no memory controller on this host")
         got = box.run("print('before')\nb = bytearray()\nfor _ in range(256): b.extend(b'x' * (8 << 20))")
         assert got["status"] == "oom" and got["error"]["name"] == "OutOfMemory", got["error"]
-        assert got["error"]["state"] == "lost" and got["stdout"] == "before\n"
+        assert got["error"]["state"] == "lost" and (GVISOR or got["stdout"] == "before\n")  # what it had not yet sent is lost there
         assert got["usage"]["peak_memory"] > 128 << 20
         assert box.run("1 + 1")["text"] == "2"
         # A kernel that was killed by somebody is no such case.
@@ -217,15 +226,15 @@ def test_network_can_be_changed_live(client: Client) -> None:
 
 
 def test_operator_caps(client: Client) -> None:
-    with Daemon("--limits-sandbox-memory-mib", "512", "--limits-sandbox-pids", "100", "--network", "none") as d:
+    with Daemon("--limits-sandbox-memory-mib", "512", "--limits-sandbox-pids", "150", "--network", "none") as d:
         own = Client(d.url, d.key)
-        for name, value in (("memory_mib", 513), ("pids", 101)):
+        for name, value in (("memory_mib", 513), ("pids", 151)):
             error = own.error("POST", "/v1/sandboxes", 400, "invalid_request",
                               json={"template": "base", "limits": {name: value}})
             assert error["pointer"] == f"/limits/{name}" and "at most" in error["message"]
         if ISOLATION != "none":
             with own.sandbox(template="base") as box:  # the template's are cut to the caps
-                assert box.record["limits"]["memory_mib"] == 512 and box.record["limits"]["pids"] == 100
+                assert box.record["limits"]["memory_mib"] == 512 and box.record["limits"]["pids"] == 150
                 assert box.record["network"]["mode"] == "none"
         own.close()
 

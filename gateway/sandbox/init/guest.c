@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -330,11 +331,22 @@ static size_t take_ends(kg_ip_reply_t *reply, kg_iguest_wait_t *wait, int fds[3]
     return count;
 }
 
+/* What lost its memory to the host's kernel is to gVisor a process that it can't go on with, and
+ * ends with an exit code. */
+static void correct_end(const kg_init_t *in, kg_ip_reply_t *reply)
+{
+    uint64_t kills = kg_oom_kills(in->oom);
+    if (kills > 0 && kills != UINT64_MAX) {
+        reply->exit.status = SIGKILL;
+    }
+}
+
 static void answer(kg_init_t *in, kg_ip_reply_t *reply)
 {
     int fds[3] = {-1, -1, -1};
 
     if (reply->head.verb == KG_IP_EXIT) { /* unasked; told again when the next gateway attaches */
+        correct_end(in, reply);
         init_send(in, reply, NULL, 0);
         return;
     }

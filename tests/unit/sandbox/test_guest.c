@@ -320,25 +320,65 @@ static void end_of_the_inner_one_is_the_end(void **state)
     close(p.sock);
 }
 
-static void a_guest_out_of_memory_is_the_end(void **state)
+/* What the memory group of a guest says, of no kill so far. */
+static int oom_file(void)
 {
     static const char none[] = "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n";
-    static const char one[] = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n";
     char path[] = "/tmp/sandal-oom-XXXXXX";
-    kg_pair_rig_t p;
-    kg_rig_frame_t f;
-    (void)state;
     int oom = mkstemp(path);
     assert_true(oom >= 0);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(pwrite(oom, none, strlen(none), 0), strlen(none));
+    return oom;
+}
+
+static void count_kill(int oom)
+{
+    static const char one[] = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n";
+    assert_int_equal(pwrite(oom, one, strlen(one), 0), strlen(one));
+}
+
+static void a_guest_out_of_memory_is_the_end(void **state)
+{
+    kg_pair_rig_t p;
+    kg_rig_frame_t f;
+    (void)state;
+    int oom = oom_file();
     start_watched(&p, true, oom);
     ask_token(&p, KG_IP_USAGE, 5);
     answer(&p, &f, KG_IP_USAGE);
-    assert_int_equal(pwrite(oom, one, strlen(one), 0), strlen(one));
+    count_kill(oom);
     assert_false(init_rig_recv_frame(p.sock, &f));
     init_rig_stop(&p.outer, false);
     init_rig_stop(&p.inner, false);
+    close(oom);
+    close(p.keeper);
+    close(p.sock);
+}
+
+/* gVisor tells of what the host's kernel has killed as of one that left with a code. It is heard as
+ * what it was, or not at all, for the guest ends. */
+static void an_end_after_a_kill_for_memory_is_a_kill(void **state)
+{
+    kg_pair_rig_t p;
+    kg_rig_frame_t f;
+    kg_ip_reply_t end;
+    (void)state;
+    int oom = oom_file();
+    start_watched(&p, false, oom);
+    size_t size = kg_ip_reply_init(&end, KG_IP_EXIT, 0);
+    end.exit.token = 7;
+    end.exit.status = 1 << 8;
+    count_kill(oom);
+    assert_int_equal(kg_seq_send(p.link[1], &end, size, NULL, 0), 0);
+    if (init_rig_recv_frame(p.sock, &f)) {
+        assert_int_equal(f.reply.head.verb, KG_IP_EXIT);
+        assert_true(WIFSIGNALED(f.reply.exit.status));
+        assert_int_equal(WTERMSIG(f.reply.exit.status), SIGKILL);
+        assert_false(init_rig_recv_frame(p.sock, &f));
+    }
+    init_rig_stop(&p.outer, false);
+    close(p.link[1]);
     close(oom);
     close(p.keeper);
     close(p.sock);
@@ -433,6 +473,7 @@ int main(void)
         cmocka_unit_test(a_young_socket_is_not_there_yet),
         cmocka_unit_test(end_of_the_inner_one_is_the_end),
         cmocka_unit_test(a_guest_out_of_memory_is_the_end),
+        cmocka_unit_test(an_end_after_a_kill_for_memory_is_a_kill),
         cmocka_unit_test(unasked_answers_are_dropped),
         cmocka_unit_test(requests_past_the_limit_are_refused),
         cmocka_unit_test(ends_wait_while_the_gateway_reads_nothing),
