@@ -71,12 +71,13 @@ static int put_pool_row(kg_buf_t *out, const kg_core_t *core, const pool_row_t *
 {
     kg_pool_stats_t s;
     const char *name = NULL;
+    const char *start = NULL;
     int rc = put_head(out, row->name, row->type, row->help);
-    for (size_t i = 0; rc == 0 && (name = kg_core_pool_stats(core, i, &s)) != NULL; i++) {
+    for (size_t i = 0; rc == 0 && (name = kg_core_pool_stats(core, i, &start, &s)) != NULL; i++) {
         const uint64_t values[] = {s.ready,  s.warming, s.target, s.memory_bytes, s.hits, s.joined,
                                    s.misses, s.made,    s.failed, s.aged,         s.shed};
-        rc = kg_buf_printf(out, "sandal_%s{template=\"%s\"} %" PRIu64 "\n", row->name, name,
-                           values[row->at]);
+        rc = kg_buf_printf(out, "sandal_%s{template=\"%s\",start=\"%s\"} %" PRIu64 "\n", row->name,
+                           name, start, values[row->at]);
     }
     return rc;
 }
@@ -100,7 +101,8 @@ static int put_pools(kg_buf_t *out, const kg_core_t *core)
     };
     kg_pool_stats_t first;
     int rc = 0;
-    bool any = kg_core_pool_stats(core, 0, &first) != NULL;
+    const char *start = NULL;
+    bool any = kg_core_pool_stats(core, 0, &start, &first) != NULL;
     for (size_t i = 0; any && rc == 0 && i < KG_ARRAY_LEN(rows); i++) {
         rc = put_pool_row(out, core, &rows[i]);
     }

@@ -31,7 +31,9 @@ static const row_t rows[] = {
     {NULL, "limits", "SandboxLimits", "What it got"},
     {NULL, "isolation", "SandboxIsolation", "null members: not known before it is up again"},
     {NULL, "checkpointable", "boolean", ""},
-    {NULL, "start", "string", "How its first kernel was started: pool, spawn or zygote"},
+    {NULL, "start", "string",
+     "How its first kernel was started: spawn or zygote, or by a warm pool: pool (spawned), "
+     "pool-zygote (forked)"},
     {NULL, "default_context", "string?",
      "Id of the context that run_code takes when none is named"},
     {NULL, "node", "string", ""},

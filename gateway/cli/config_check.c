@@ -252,7 +252,20 @@ static int check_sandboxes(const kg_config_t *config, kg_err_t *err)
     return r;
 }
 
-/* TEMPLATE:MIN-MAX or TEMPLATE:N; whether there is such a template is seen when they are read. */
+/* TEMPLATE:MIN-MAX or TEMPLATE:N, or with /spawn or /zygote behind the name; whether there is such
+ * a template is seen when they are read. */
+static bool names_pool(const char *text, size_t len)
+{
+    static const char *const kinds[] = {"spawn", "zygote"};
+    size_t name = strcspn(text, "/:");
+    bool known = text[name] == ':';
+    for (size_t i = 0; text[name] == '/' && i < KG_ARRAY_LEN(kinds); i++) {
+        known = known || (len - name - 1 == strlen(kinds[i]) &&
+                          strncmp(text + name + 1, kinds[i], len - name - 1) == 0);
+    }
+    return name > 0 && known;
+}
+
 static int check_pools(const kg_config_t *config, kg_err_t *err)
 {
     for (size_t i = 0; i < config->pools.sizes.count; i++) {
@@ -260,10 +273,12 @@ static int check_pools(const kg_config_t *config, kg_err_t *err)
         const char *colon = strchr(text, ':');
         unsigned min = 0;
         unsigned max = 0;
-        if (!colon || colon == text || kg_pool_size_parse(colon + 1, &min, &max) < 0) {
+        if (!colon || !names_pool(text, (size_t)(colon - text)) ||
+            kg_pool_size_parse(colon + 1, &min, &max) < 0) {
             return kg_err_set(err, KG_ERR_CONFIG,
-                              "pools.sizes: `%s` is not TEMPLATE:MIN-MAX, both at most %u", text,
-                              KG_POOL_SIZE_MAX);
+                              "pools.sizes: `%s` is not TEMPLATE:MIN-MAX or "
+                              "TEMPLATE/zygote:MIN-MAX, both at most %u",
+                              text, KG_POOL_SIZE_MAX);
         }
     }
     return 0;

@@ -280,7 +280,8 @@ const kg_option_t kg_options[] = {
          NULL,
          "TEMPLATE:MIN-MAX",
          "How many warm sandboxes of a template, instead of what its template.json says; "
-         "TEMPLATE:0 for none"),
+         "TEMPLATE:0 for none; TEMPLATE/zygote:MIN-MAX or TEMPLATE/spawn:MIN-MAX for those whose "
+         "kernels are started that way"),
     COUNT("zygotes.max",
           zygotes.max,
           "8",

@@ -65,7 +65,7 @@ typedef struct kg_core_config {
     uint64_t events, events_max;
     kg_pool_fill_t pool_fill;      /* warm pools, off by default */
     uint64_t pool_memory_mib;      /* of all their members; 0 = an eighth of the host's */
-    const char *const *pool_sizes; /* TEMPLATE:MIN-MAX, instead of the template's own */
+    const char *const *pool_sizes; /* TEMPLATE[/START]:MIN-MAX, instead of the template's */
     size_t pool_size_count;
 } kg_core_config_t;
 void kg_core_config_defaults(kg_core_config_t *ret_config);
@@ -144,9 +144,12 @@ typedef struct kg_core_stats {
 } kg_core_stats_t;
 void kg_core_stats(const kg_core_t *core, kg_core_stats_t *ret_stats);
 
-/* Of the index-th warm pool, by the order of templates: its name (borrowed) and stats, or NULL past
- * the end. */
-const char *kg_core_pool_stats(const kg_core_t *core, size_t index, kg_pool_stats_t *ret_stats);
+/* Of the index-th warm pool, by the order of templates: its name (borrowed), how its members start,
+ * and stats, or NULL past the end. */
+const char *kg_core_pool_stats(const kg_core_t *core,
+                               size_t index,
+                               const char **ret_start,
+                               kg_pool_stats_t *ret_stats);
 
 /* Isolation kinds there are, weakest first: [{"name","available","reason"}]. New reference or NULL
  * (OOM). */

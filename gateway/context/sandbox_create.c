@@ -244,12 +244,11 @@ static int check_all(kg_core_t *core, kg_create_plan_t *plan, kg_err_t *err)
     rc = rc ? rc : check_words(opts, plan->launcher, err);
     rc = rc ? rc : kg_wish_limits(core, plan->tpl, plan->launcher, opts->limits, &plan->wish, err);
     rc = rc ? rc : kg_wish_network(core, plan->launcher, opts->network, &plan->wish, err);
-    return rc ? rc : check_quota(core, err);
-}
-
-kg_start_kind_t kg_create_start(const kg_create_plan_t *plan)
-{
-    return plan->opts->checkpointable == 0 ? KG_START_ZYGOTE : plan->tpl->start;
+    rc = rc ? rc : check_quota(core, err);
+    if (!rc) {
+        plan->start = opts->checkpointable == 0 ? KG_START_ZYGOTE : plan->tpl->start;
+    }
+    return rc;
 }
 
 /* The object, and its default context, without processes. The plan's network is its own. */
@@ -263,7 +262,7 @@ make_cold(kg_core_t *core, kg_create_plan_t *plan, kg_sandbox_t **ret_sandbox, k
         return kg_oom(err);
     }
     sandbox->tpl = plan->tpl;
-    sandbox->start.kind = kg_create_start(plan);
+    sandbox->start.kind = plan->start;
     sandbox->wish = plan->wish;
     plan->wish.network = NULL;
     memcpy(sandbox->launcher, plan->launcher, sizeof(plan->launcher));
@@ -353,10 +352,11 @@ int kg_sandbox_new(kg_core_t *core,
     return 0;
 }
 
-void kg_create_cold(kg_sandbox_t *member)
+/* In place of a member that has ended before its create was answered, or cannot become what was
+ * asked for: that one goes, and the create has a sandbox made for it. */
+static int go_on_cold(kg_sandbox_t *member, kg_err_t *err)
 {
     kg_core_t *core = member->core;
-    kg_err_t err = {0};
     kg_sandbox_t *sandbox = NULL;
     const kg_sandbox_opts_api_t opts = {
         .name = member->name[0] ? member->name : NULL,
@@ -366,17 +366,21 @@ void kg_create_cold(kg_sandbox_t *member)
         .checkpointable = -1,
     };
     kg_create_plan_t plan = {
-        .owner = member->owner, .opts = &opts, .tpl = member->tpl, .wish = member->wish};
+        .owner = member->owner,
+        .opts = &opts,
+        .tpl = member->tpl,
+        .start = member->start.kind,
+        .wish = member->wish,
+    };
     member->wish.network = NULL;
     memcpy(plan.launcher, member->launcher, sizeof(plan.launcher));
-    int rc = kg_core_ready(core, &err);
+    int rc = kg_core_ready(core, err);
     /* Names are unique in the store. */
-    rc = rc ? rc : kg_store_sandbox_delete(core->store, member->id, &err);
-    rc = rc ? rc : make_cold(core, &plan, &sandbox, &err);
+    rc = rc ? rc : kg_store_sandbox_delete(core->store, member->id, err);
+    rc = rc ? rc : make_cold(core, &plan, &sandbox, err);
     json_decref(plan.wish.network);
-    if (rc || !sandbox) {
-        kg_sandbox_created(member, &err);
-        return;
+    if (rc) {
+        return rc;
     }
     sandbox->on_timeout = member->on_timeout;
     (void)kg_sandbox_save(sandbox, NULL);
@@ -387,17 +391,28 @@ void kg_create_cold(kg_sandbox_t *member)
     core->hidden++;
     kg_sandbox_end(member, KG_CAUSE_ABORT, false);
     begin(sandbox);
+    return 0;
 }
 
 void kg_sandbox_created(kg_sandbox_t *sandbox, const kg_err_t *err)
 {
-    kg_wait_t *wait = KG_TAKE(sandbox->create_wait);
     if (!err) {
+        kg_wait_t *done = KG_TAKE(sandbox->create_wait);
         kg_sandbox_touch(sandbox);
-        kg_wait_sandbox(&wait, sandbox, NULL);
+        kg_wait_sandbox(&done, sandbox, NULL);
         return;
     }
     kg_err_t why = *err;
+    bool goes_on =
+        sandbox->start.pool && sandbox->box != KG_BOX_ENDING && why.code != KG_ERR_DRAINING;
+    if (goes_on) {
+        kg_log(KG_LOG_WARN, "pool.member", "sandbox=%s template=%s step=taken reason=\"%s\"",
+               sandbox->id, sandbox->tpl->name, why.message);
+    }
+    if (goes_on && go_on_cold(sandbox, &why) == 0) {
+        return;
+    }
+    kg_wait_t *wait = KG_TAKE(sandbox->create_wait);
     kg_sandbox_end(sandbox, KG_CAUSE_ABORT, false);
     kg_wait_sandbox(&wait, NULL, &why);
 }

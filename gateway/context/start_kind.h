@@ -10,6 +10,8 @@ typedef enum kg_start_kind {
     KG_START_ZYGOTE /* forked from a process that has imported everything */
 } kg_start_kind_t;
 
+#define KG_START_KINDS 2
+
 /* Public plain data. */
 typedef struct kg_start {
     kg_start_kind_t kind; /* the wish, until the first kernel is there; then how that was started */
@@ -22,10 +24,11 @@ static inline const char *kg_start_kind_name(kg_start_kind_t kind)
     return kind == KG_START_ZYGOTE ? "zygote" : "spawn";
 }
 
-/* Its kind, or "pool": of sandboxes. */
+/* Of sandboxes: its kind, or which kind of member of a pool it was. */
 static inline const char *kg_start_name(kg_start_t start)
 {
-    return start.pool ? "pool" : kg_start_kind_name(start.kind);
+    bool forked = start.kind == KG_START_ZYGOTE;
+    return !start.pool ? kg_start_kind_name(start.kind) : forked ? "pool-zygote" : "pool";
 }
 
 /* NULL or another word is KG_START_SPAWN. */

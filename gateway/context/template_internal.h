@@ -35,7 +35,7 @@ struct kg_template {
     uint64_t output_bytes, result_bytes, events; /* 0 = the daemon's */
     bool stop_on_exceed;
     kg_start_kind_t start;
-    kg_pool_opts_t pool;
+    kg_pool_opts_t pools[KG_START_KINDS]; /* by how members' kernels are started */
     char *warm_up;   /* code that a pool's members have run; NULL = none of its own */
     char **cold_env; /* variables that act at a kernel's start alone, beside the known ones */
     char **richness; /* NULL = the usual order */

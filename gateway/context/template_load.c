@@ -361,36 +361,55 @@ static int load_run_limits(kg_template_t *t, json_t *json, kg_err_t *err)
     return 0;
 }
 
-static int load_pool(kg_template_t *t, json_t *json, kg_err_t *err)
+/* min and max of a pool; parent is where they are. */
+static int load_size(json_t *object, const char *parent, kg_pool_opts_t *ret, kg_err_t *err)
 {
-    static const char *const keys[] = {"min",        "max",       "refill_per_minute",
-                                       "memory_mib", "max_age_s", NULL};
-    static const char parent[] = "/pool";
-    json_t *pool = json_object_get(json, "pool");
-    json_t *min_json = json_object_get(pool, "min");
+    json_t *min_json = json_object_get(object, "min");
     uint64_t min = 0;
     uint64_t max = 0;
+    bool zero = json_is_integer(min_json) && json_integer_value(min_json) == 0;
+    int rc = zero ? 0 : get_count(object, parent, "min", KG_POOL_SIZE_MAX, &min, err);
+    rc = rc ? rc : get_count(object, parent, "max", KG_POOL_SIZE_MAX, &max, err);
+    if (!rc && (!max || max < min)) {
+        char pointer[80];
+        (void)kg_format(pointer, sizeof(pointer), "%s/max", parent);
+        rc = wrong(err, pointer, "there, and min or more");
+    }
+    ret->min = (unsigned)min;
+    ret->max = (unsigned)max;
+    return rc;
+}
+
+/* Members start as the template says, and beside them so many of the other kind as "spawn" or
+ * "zygote" say. */
+static int load_pool(kg_template_t *t, json_t *json, kg_err_t *err)
+{
+    static const char *const sizes[] = {"min", "max", NULL};
+    kg_start_kind_t other = t->start == KG_START_SPAWN ? KG_START_ZYGOTE : KG_START_SPAWN;
+    const char *word = kg_start_kind_name(other);
+    const char *const keys[] = {"min", "max", "refill_per_minute", "memory_mib", "max_age_s",
+                                word,  NULL};
+    char inner[32];
+    json_t *pool = json_object_get(json, "pool");
+    json_t *beside = json_object_get(pool, word);
     uint64_t refill = 60;
     uint64_t memory = 0;
     uint64_t age = 3600;
-    int rc = pool ? check_keys(pool, parent, keys, err) : 0;
-    bool zero = json_is_integer(min_json) && json_integer_value(min_json) == 0;
-    rc = rc || zero ? rc : get_count(pool, parent, "min", KG_POOL_SIZE_MAX, &min, err);
-    rc = rc ? rc : get_count(pool, parent, "max", KG_POOL_SIZE_MAX, &max, err);
-    rc = rc ? rc : get_count(pool, parent, "refill_per_minute", KG_POOL_REFILL_MAX, &refill, err);
-    rc = rc ? rc : get_count(pool, parent, "memory_mib", LIMIT_MAX, &memory, err);
-    rc = rc ? rc : get_count(pool, parent, "max_age_s", INT32_MAX, &age, err);
-    if (!rc && pool && (!max || max < min)) {
-        rc = wrong(err, "/pool/max", "there, and min or more");
+    (void)kg_format(inner, sizeof(inner), "/pool/%s", word);
+    int rc = pool ? check_keys(pool, "/pool", keys, err) : 0;
+    rc = rc ? rc : get_count(pool, "/pool", "refill_per_minute", KG_POOL_REFILL_MAX, &refill, err);
+    rc = rc ? rc : get_count(pool, "/pool", "memory_mib", LIMIT_MAX, &memory, err);
+    rc = rc ? rc : get_count(pool, "/pool", "max_age_s", INT32_MAX, &age, err);
+    for (size_t i = 0; i < KG_START_KINDS; i++) {
+        t->pools[i] = (kg_pool_opts_t){
+            .refill_per_minute = (unsigned)refill,
+            .memory_mib = (unsigned)memory,
+            .max_age_s = (unsigned)age,
+        };
     }
-    t->pool = (kg_pool_opts_t){
-        .min = (unsigned)min,
-        .max = (unsigned)max,
-        .refill_per_minute = (unsigned)refill,
-        .memory_mib = (unsigned)memory,
-        .max_age_s = (unsigned)age,
-    };
-    return rc;
+    rc = rc || !pool ? rc : load_size(pool, "/pool", &t->pools[t->start], err);
+    rc = rc || !beside ? rc : check_keys(beside, inner, sizes, err);
+    return rc || !beside ? rc : load_size(beside, inner, &t->pools[other], err);
 }
 
 static int load_kernel(kg_template_t *t, const char *file, kg_tpl_language_t *lang, kg_err_t *err)

@@ -159,7 +159,7 @@ static int make(void *user, kg_pool_t *pool, kg_member_t *member, void **ret_obj
     core->hidden++;
     sandbox->hidden = true;
     sandbox->tpl = kg_pool_user(pool);
-    sandbox->start.kind = sandbox->tpl->start;
+    sandbox->start.kind = kg_start_kind_of(kg_pool_start(pool));
     sandbox->created_ns = kg_core_stamp(core);
     int rc = begin(sandbox, &err);
     if (rc) {
@@ -255,39 +255,86 @@ static void timer(void *user)
     kg_warm_tick(core);
 }
 
-/* "NAME:MIN-MAX" of the configuration. */
-static void own_size(const kg_core_config_t *config, const char *name, kg_pool_opts_t *opts)
+static bool can_fork(const kg_template_t *tpl)
 {
-    size_t len = strlen(name);
+    bool can = false;
+    for (size_t i = 0; i < tpl->language_count; i++) {
+        can = can || tpl->languages[i].zygote;
+    }
+    return can;
+}
+
+/* "NAME:MIN-MAX" or "NAME/START:MIN-MAX" of the configuration, its parts. A name that isn't one is
+ * "". The size has been looked at before. */
+typedef struct kg_size_item {
+    char name[KG_OBJ_NAME_MAX + 1];
+    char start[16]; /* "": as the template's */
+    const char *size;
+} kg_size_item_t;
+
+static kg_size_item_t size_item(const char *text)
+{
+    kg_size_item_t item = {.size = text + strcspn(text, ":")};
+    size_t name = strcspn(text, "/:");
+    item.size += *item.size == ':';
+    if (text[name] == '/' && kg_format(item.start, sizeof(item.start), "%.*s",
+                                       (int)strcspn(text + name + 1, ":"), text + name + 1)) {
+        return item;
+    }
+    if (kg_format(item.name, sizeof(item.name), "%.*s", (int)name, text)) {
+        item.name[0] = '\0';
+    }
+    return item;
+}
+
+static void own_size(const kg_core_config_t *config,
+                     const kg_template_t *tpl,
+                     kg_start_kind_t kind,
+                     kg_pool_opts_t *opts)
+{
     for (size_t i = 0; i < config->pool_size_count; i++) {
-        const char *item = config->pool_sizes[i];
-        if (strncmp(item, name, len) == 0 && item[len] == ':') {
-            (void)kg_pool_size_parse(item + len + 1, &opts->min, &opts->max);
+        kg_size_item_t item = size_item(config->pool_sizes[i]);
+        bool same = item.start[0] ? kg_start_kind_of(item.start) == kind : tpl->start == kind;
+        if (same && strcmp(item.name, tpl->name) == 0) {
+            (void)kg_pool_size_parse(item.size, &opts->min, &opts->max);
         }
     }
 }
 
-static int add(kg_core_t *core, const kg_core_config_t *config, kg_template_t *tpl, kg_err_t *err)
+static int add(kg_core_t *core,
+               const kg_core_config_t *config,
+               kg_template_t *tpl,
+               kg_start_kind_t kind,
+               kg_err_t *err)
 {
-    kg_pool_opts_t opts = tpl->pool;
+    kg_pool_opts_t opts = tpl->pools[kind];
     kg_pool_t *pool = NULL;
-    own_size(config, tpl->name, &opts);
+    bool forked = kind == KG_START_ZYGOTE && kind != tpl->start;
+    if (forked && (config->zygote_per_owner || !can_fork(tpl))) {
+        return 0;
+    }
+    own_size(config, tpl, kind, &opts);
     if (!opts.max || !tpl->built || !tpl->language_count ||
         !kg_template_has_helper(tpl, &tpl->languages[0])) {
         return 0;
     }
-    return kg_pools_add(core->pools, tpl->name, &opts, tpl, &pool) ? kg_oom(err) : 0;
+    return kg_pools_add(core->pools, tpl->name, kg_start_kind_name(kind), &opts, tpl, &pool)
+               ? kg_oom(err)
+               : 0;
 }
 
 static int sizes_known(const kg_core_t *core, const kg_core_config_t *config, kg_err_t *err)
 {
     for (size_t i = 0; i < config->pool_size_count; i++) {
-        char name[KG_OBJ_NAME_MAX + 1];
-        const char *item = config->pool_sizes[i];
-        if (kg_format(name, sizeof(name), "%.*s", (int)strcspn(item, ":"), item) ||
-            !kg_templates_find(&core->templates, name)) {
+        kg_size_item_t item = size_item(config->pool_sizes[i]);
+        const kg_template_t *tpl = kg_templates_find(&core->templates, item.name);
+        if (!tpl) {
             return kg_err_set(err, KG_ERR_CONFIG, "pools.sizes: `%s`: there is no such template",
-                              item);
+                              config->pool_sizes[i]);
+        }
+        if (kg_start_kind_of(item.start) == KG_START_ZYGOTE && !can_fork(tpl)) {
+            return kg_err_set(err, KG_ERR_CONFIG, "pools.sizes: `%s`: its kernels cannot be forked",
+                              config->pool_sizes[i]);
         }
     }
     return 0;
@@ -309,8 +356,9 @@ int kg_warm_create(kg_core_t *core, const kg_core_config_t *config, kg_err_t *er
         kg_timer_create(core->loop, timer, core, &core->pool_timer)) {
         return kg_oom(err);
     }
-    for (size_t i = 0; i < core->templates.count && !rc; i++) {
-        rc = add(core, config, core->templates.items[i], err);
+    for (size_t i = 0; i < core->templates.count * KG_START_KINDS && !rc; i++) {
+        rc = add(core, config, core->templates.items[i / KG_START_KINDS],
+                 (kg_start_kind_t)(i % KG_START_KINDS), err);
     }
     return rc;
 }
@@ -357,13 +405,17 @@ void kg_warm_gone(kg_sandbox_t *sandbox)
     }
 }
 
-const char *kg_core_pool_stats(const kg_core_t *core, size_t index, kg_pool_stats_t *ret_stats)
+const char *kg_core_pool_stats(const kg_core_t *core,
+                               size_t index,
+                               const char **ret_start,
+                               kg_pool_stats_t *ret_stats)
 {
     const kg_pool_t *pool = kg_pools_at(core->pools, index);
     if (!pool) {
         return NULL;
     }
     kg_pool_stats(pool, ret_stats);
+    *ret_start = kg_pool_start(pool);
     return kg_pool_name(pool);
 }
 
@@ -408,12 +460,12 @@ static unsigned whole_cpus(const kg_limits_t *limits)
     return limits->cpu_millis / 1000 + (limits->cpu_millis % 1000 != 0);
 }
 
-/* What a member of this template has in use, at most. */
-static uint64_t pids_in_use(const kg_core_t *core, const kg_template_t *tpl)
+/* What a member of this template and kind has in use, at most. */
+static uint64_t pids_in_use(const kg_core_t *core, const kg_template_t *tpl, kg_start_kind_t kind)
 {
     uint64_t most = 0;
     for (const kg_sandbox_t *s = core->sandboxes; s; s = s->hh.next) {
-        if (s->member && s->tpl == tpl) {
+        if (s->member && s->tpl == tpl && s->start.kind == kind) {
             uint64_t pids = s->pids ? s->pids : PIDS_GUESS;
             most = pids > most ? pids : most;
         }
@@ -423,12 +475,11 @@ static uint64_t pids_in_use(const kg_core_t *core, const kg_template_t *tpl)
 
 /* From the limits that members were made with to others, while they live. The size of the memory is
  * in what was laid out for it: /proc/meminfo, /tmp. */
-static bool can_hold(const kg_core_t *core,
-                     const kg_template_t *tpl,
-                     const kg_limits_t *usual,
-                     const kg_limits_t *wish)
+static bool can_hold(const kg_core_t *core, const kg_create_plan_t *plan, const kg_limits_t *usual)
 {
-    bool room = wish->pids >= usual->pids || wish->pids >= pids_in_use(core, tpl) + PIDS_ROOM;
+    const kg_limits_t *wish = &plan->wish.limits;
+    bool room = wish->pids >= usual->pids ||
+                wish->pids >= pids_in_use(core, plan->tpl, plan->start) + PIDS_ROOM;
     return usual->disk_bytes == wish->disk_bytes && usual->nofile == wish->nofile &&
            usual->memory_bytes == wish->memory_bytes && !usual->pids == !wish->pids && room &&
            whole_cpus(usual) == whole_cpus(wish);
@@ -451,10 +502,8 @@ static bool fits(kg_core_t *core, const kg_create_plan_t *plan)
     /* Where something gave way, members have less than their wish says. */
     bool as_usual = memcmp(&usual.limits, &plan->wish.limits, sizeof(usual.limits)) == 0;
     bool by_groups = strcmp(launcher, "process") != 0; /* it may hold some by other means */
-    bool can =
-        as_usual || (by_groups && can_hold(core, plan->tpl, &usual.limits, &plan->wish.limits));
+    bool can = as_usual || (by_groups && can_hold(core, plan, &usual.limits));
     return same_net && can && !(explicit && core->pools_relaxed) &&
-           kg_create_start(plan) == plan->tpl->start &&
            kg_warm_env_can_wait(plan->tpl, plan->opts->env);
 }
 
@@ -475,7 +524,7 @@ static bool alive(const kg_sandbox_t *sandbox)
 
 kg_sandbox_t *kg_warm_take(kg_core_t *core, kg_create_plan_t *plan)
 {
-    kg_pool_t *pool = kg_pools_find(core->pools, plan->tpl->name);
+    kg_pool_t *pool = kg_pools_find(core->pools, plan->tpl->name, kg_start_kind_name(plan->start));
     bool warming = false;
     if (!pool) {
         return NULL;
@@ -525,14 +574,6 @@ static void settled(void *user, kg_slice_t json, const kg_err_t *err)
     }
 }
 
-/* It cannot have the limits that were asked for, and one that is made with them may. */
-static void not_held(kg_sandbox_t *sandbox, const kg_err_t *err)
-{
-    kg_log(KG_LOG_WARN, "pool.member", "sandbox=%s template=%s step=limits reason=\"%s\"",
-           sandbox->id, sandbox->tpl->name, err->message);
-    kg_create_cold(sandbox);
-}
-
 static void held(void *user, const kg_err_t *err)
 {
     kg_sandbox_t *sandbox = user;
@@ -540,21 +581,26 @@ static void held(void *user, const kg_err_t *err)
         return;
     }
     if (err) {
-        not_held(sandbox, err);
+        kg_sandbox_created(sandbox, err);
     } else {
         hand_over(sandbox);
     }
 }
 
-/* A step of it at a time: limits, environment, answer. */
+/* A step of it at a time: limits, environment, answer. What has ended meanwhile is nobody's. */
 static void hand_over(kg_sandbox_t *sandbox)
 {
     kg_err_t err = {0};
+    if (!alive(sandbox)) {
+        (void)kg_err_set(&err, KG_ERR_KERNEL_START_FAILED, "it ended before it was handed over");
+        kg_sandbox_created(sandbox, &err);
+        return;
+    }
     if (sandbox->hold) {
         sandbox->hold = false;
         if (kg_sbx_hold(sandbox->sbx, &sandbox->wish.limits, KG_SHARE_USUAL, held, sandbox)) {
             (void)kg_err_set(&err, KG_ERR_INTERNAL, "the keeper cannot be asked for its limits");
-            not_held(sandbox, &err);
+            kg_sandbox_created(sandbox, &err);
         }
         return;
     }

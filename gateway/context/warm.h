@@ -10,16 +10,10 @@ typedef struct kg_create_plan {
     const char *owner;
     const kg_sandbox_opts_api_t *opts;
     const kg_template_t *tpl;
+    kg_start_kind_t start; /* how its first kernel is to be started */
     char launcher[KG_LAUNCHER_NAME_MAX];
     kg_wish_t wish; /* its network is a reference */
 } kg_create_plan_t;
-
-/* How its first kernel is to be started. */
-kg_start_kind_t kg_create_start(const kg_create_plan_t *plan);
-
-/* In place of a member that cannot become what its create asked for: that one ends, and the create
- * goes on with a sandbox of its own. */
-void kg_create_cold(kg_sandbox_t *member);
 
 /* One pool a template that wants one. */
 int kg_warm_create(kg_core_t *core, const kg_core_config_t *config, kg_err_t *err);

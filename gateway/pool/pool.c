@@ -39,6 +39,7 @@ struct kg_member {
 struct kg_pool {
     kg_pools_t *pools;
     char *name;
+    const char *start;
     void *user;
     kg_pool_opts_t opts;
     kg_member_t *members; /* oldest first */
@@ -114,6 +115,7 @@ void kg_pools_destroy(kg_pools_t **pools)
 
 int kg_pools_add(kg_pools_t *pools,
                  const char *name,
+                 const char *start,
                  const kg_pool_opts_t *opts,
                  void *pool_user,
                  kg_pool_t **ret_pool)
@@ -127,6 +129,7 @@ int kg_pools_add(kg_pools_t *pools,
     }
     pool->pools = pools;
     pool->name = copy;
+    pool->start = start;
     pool->user = pool_user;
     pool->opts = *opts;
     pool->opts.min = opts->min < opts->max ? opts->min : opts->max;
@@ -137,10 +140,10 @@ int kg_pools_add(kg_pools_t *pools,
     return 0;
 }
 
-kg_pool_t *kg_pools_find(const kg_pools_t *pools, const char *name)
+kg_pool_t *kg_pools_find(const kg_pools_t *pools, const char *name, const char *start)
 {
     kg_pool_t *pool = pools ? pools->list : NULL;
-    while (pool && strcmp(pool->name, name) != 0) {
+    while (pool && (strcmp(pool->start, start) != 0 || strcmp(pool->name, name) != 0)) {
         pool = pool->next;
     }
     return pool;
@@ -158,6 +161,11 @@ kg_pool_t *kg_pools_at(const kg_pools_t *pools, size_t index)
 const char *kg_pool_name(const kg_pool_t *pool)
 {
     return pool->name;
+}
+
+const char *kg_pool_start(const kg_pool_t *pool)
+{
+    return pool->start;
 }
 
 void *kg_pool_user(const kg_pool_t *pool)
@@ -274,8 +282,8 @@ static void failed(kg_pool_t *pool, uint64_t now_ns)
     pool->stats.failed++;
     pool->failures++;
     pool->not_before_ns = now_ns + (KG_NS_PER_S << step);
-    kg_log(KG_LOG_WARN, "pool.failed", "template=%s failures=%u again_s=%u", pool->name,
-           pool->failures, 1U << step);
+    kg_log(KG_LOG_WARN, "pool.failed", "template=%s start=%s failures=%u again_s=%u", pool->name,
+           pool->start, pool->failures, 1U << step);
 }
 
 void kg_member_ready(kg_member_t *member, uint64_t now_ns, uint64_t memory_bytes)
@@ -289,12 +297,12 @@ void kg_member_ready(kg_member_t *member, uint64_t now_ns, uint64_t memory_bytes
     pool->guess = memory_bytes ? memory_bytes : pool->guess;
     pool->failures = 0;
     pool->stats.made++;
-    kg_log(KG_LOG_INFO, "pool.ready", "template=%s ready=%u ms=%llu mib=%llu", pool->name,
-           count(pool, MEMBER_READY), (unsigned long long)(took / KG_NS_PER_MS),
+    kg_log(KG_LOG_INFO, "pool.ready", "template=%s start=%s ready=%u ms=%llu mib=%llu", pool->name,
+           pool->start, count(pool, MEMBER_READY), (unsigned long long)(took / KG_NS_PER_MS),
            (unsigned long long)(memory_bytes / MIB));
     if (!pool->stats.filled_ns && count(pool, MEMBER_READY) >= pool->opts.min) {
         pool->stats.filled_ns = now_ns - pool->pools->started_ns;
-        kg_log(KG_LOG_INFO, "pool.filled", "template=%s ms=%llu", pool->name,
+        kg_log(KG_LOG_INFO, "pool.filled", "template=%s start=%s ms=%llu", pool->name, pool->start,
                (unsigned long long)(pool->stats.filled_ns / KG_NS_PER_MS));
     }
 }
@@ -357,7 +365,8 @@ void *kg_pool_take(kg_pool_t *pool, uint64_t now_ns, bool *ret_warming)
 
 static void give_back(kg_pool_t *pool, kg_member_t *member, const char *why)
 {
-    kg_log(KG_LOG_INFO, "pool.give_back", "template=%s reason=%s", pool->name, why);
+    kg_log(KG_LOG_INFO, "pool.give_back", "template=%s start=%s reason=%s", pool->name, pool->start,
+           why);
     pool->stats.shed++;
     end(member);
 }
@@ -382,7 +391,7 @@ static void age(kg_pool_t *pool, uint64_t now_ns)
     kg_member_t *member = oldest(pool, MEMBER_READY);
     if (member && pool->opts.max_age_s &&
         now_ns - member->since_ns >= pool->opts.max_age_s * KG_NS_PER_S) {
-        kg_log(KG_LOG_INFO, "pool.aged", "template=%s", pool->name);
+        kg_log(KG_LOG_INFO, "pool.aged", "template=%s start=%s", pool->name, pool->start);
         pool->stats.aged++;
         end(member);
     }

@@ -16,7 +16,7 @@
 #define KG_POOL_IDLE_S 600U           /* on demand: after the last take a pool empties */
 
 typedef struct kg_pools kg_pools_t;   /* all of a daemon */
-typedef struct kg_pool kg_pool_t;     /* those of one template */
+typedef struct kg_pool kg_pool_t;     /* those of one template, and one kind of start */
 typedef struct kg_member kg_member_t; /* one that waits or is being made */
 
 /* Public plain data: what a template says of its pool. */
@@ -80,16 +80,20 @@ int kg_pools_create(const kg_pool_ops_t *ops,
                     kg_pools_t **ret_pools);
 /* Members are forgotten, not ended. NULL ok; NULLs the pointer. */
 void kg_pools_destroy(kg_pools_t **pools);
-/* name: the template's, copied. */
+/* name: the template's, copied. start: how its members' kernels are started, a static word; pools
+ * of one template differ in it. */
 int kg_pools_add(kg_pools_t *pools,
                  const char *name,
+                 const char *start,
                  const kg_pool_opts_t *opts,
                  void *pool_user,
                  kg_pool_t **ret_pool);
-kg_pool_t *kg_pools_find(const kg_pools_t *pools, const char *name); /* or NULL */
+/* NULL: there is none. */
+kg_pool_t *kg_pools_find(const kg_pools_t *pools, const char *name, const char *start);
 /* In the order of kg_pools_add; NULL past the end. */
 kg_pool_t *kg_pools_at(const kg_pools_t *pools, size_t index);
 const char *kg_pool_name(const kg_pool_t *pool);
+const char *kg_pool_start(const kg_pool_t *pool);
 void *kg_pool_user(const kg_pool_t *pool);
 void kg_pool_stats(const kg_pool_t *pool, kg_pool_stats_t *ret_stats);
 size_t kg_pools_members(const kg_pools_t *pools); /* of all, ready or not */

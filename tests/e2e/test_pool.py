@@ -4,34 +4,43 @@ stays behind or is handed out twice."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import pytest
 from harness.client import Client, Sandbox
-from harness.daemon import ROOT, TEMPLATE, Daemon, wait_for
+from harness.daemon import ISOLATION, ROOT, TEMPLATE, Daemon, wait_for
 
 
-def pools(client: Client, template: str = TEMPLATE) -> dict[str, int]:
-    """Figures of a template's pool, by name."""
+FEW = 128 if ISOLATION == "gvisor" else 24  # processes: enough for a kernel, not for what a member has in use and some more
+
+
+def pools(client: Client, template: str = TEMPLATE, start: str = "spawn") -> dict[str, int]:
+    """Figures of a template's pool of one kind, by name."""
     found = {}
     for line in client.call("GET", "/metrics", expect=200).text.splitlines():
         name, _, value = line.partition(" ")
-        if name.startswith("sandal_pool_") and name.endswith(f'{{template="{template}"}}'):
+        if name.startswith("sandal_pool_") and name.endswith(f'{{template="{template}",start="{start}"}}'):
             found[name[len("sandal_pool_"):name.index("{")]] = int(value)
     return found
 
 
-def wait_ready(client: Client, count: int = 1, template: str = TEMPLATE) -> dict[str, int]:
-    wait_for(lambda: pools(client, template)["ready"] >= count and not pools(client, template)["warming"], 120, 0.05)
-    return pools(client, template)
+def wait_ready(client: Client, count: int = 1, template: str = TEMPLATE, start: str = "spawn") -> dict[str, int]:
+    def full() -> bool:
+        found = pools(client, template, start)
+        return found["ready"] >= count and not found["warming"]
+
+    wait_for(full, 120, 0.05)
+    return pools(client, template, start)
 
 
 def sized(*sizes: str) -> list[str]:
@@ -139,6 +148,13 @@ def test_one_in_the_making_is_waited_for(client: Client, pooled: Daemon) -> None
             assert about(second)[0] == "blue"
 
 
+def words_of(proc: Path) -> list[bytes]:
+    try:
+        return proc.joinpath("cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 def kernels(daemon: Daemon) -> list[int]:
     """Kernels of the daemon's sandboxes: by the connection file that they were started with."""
     found = []
@@ -151,6 +167,24 @@ def kernels(daemon: Daemon) -> list[int]:
         if ours and b"ipykernel_launcher" in words and not words[0].endswith(b"sandal-init"):
             found.append(int(proc.name))
     return found
+
+
+def forks(daemon: Daemon) -> list[int]:
+    """Zygotes of the daemon's, and what these have forked."""
+    found = []
+    for proc in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if b"sandal_zygote" in words_of(proc) and proc.stat().st_uid - daemon.uid_base in range(64 * 65536):
+                found.append(int(proc.name))
+    return found
+
+
+def bodies(daemon: Daemon) -> list[int]:
+    """What can be stopped and ended of members from outside: kernels, or the guest kernels that these live in."""
+    if ISOLATION != "gvisor":
+        return kernels(daemon)
+    return [int(proc.name) for proc in Path("/proc").glob("[0-9]*")
+            if (words := words_of(proc)) and words[0] == b"runsc-sandbox" and str(daemon.state).encode() in b" ".join(words)]
 
 
 def group_value(pid: int, controller: str, v1: str, v2: str) -> str | None:
@@ -170,34 +204,119 @@ def test_a_member_takes_the_limits_and_gets_its_share(client: Client, pooled: Da
     with client.sandbox(template=TEMPLATE) as sandbox:
         if sandbox.record["isolation"]["cgroup"] in (None, "none") or sandbox.record["isolation"]["kind"] == "process":
             pytest.skip("no control groups that hold limits: a wish for others starts cold")
-    wait_for(lambda: pools(client)["ready"] and len(kernels(pooled)) == 1, 120, 0.05)
-    (pid,) = kernels(pooled)
+    wait_for(lambda: pools(client)["ready"] and len(bodies(pooled)) == 1, 120, 0.05)
+    (pid,) = bodies(pooled)
     share = group_value(pid, "cpu", "cpu.shares", "cpu.weight")
     assert share in (None, "307", "30"), "what waits has less than what is in use"
-    with client.sandbox(template=TEMPLATE, limits={"pids": 177, "cpus": 1.5}) as sandbox:
+    with client.sandbox(template=TEMPLATE, limits={"pids": 400, "cpus": 1.5}) as sandbox:
         assert sandbox.record["start"] == "pool"
         limits = sandbox.record["limits"]
-        assert (limits["pids"], limits["cpus"]) == (177, 1.5)
-        assert group_value(pid, "pids", "pids.max", "pids.max") == "177"
+        assert (limits["pids"], limits["cpus"]) == (400, 1.5)
+        assert group_value(pid, "pids", "pids.max", "pids.max") == "400"
         assert group_value(pid, "cpu", "cpu.shares", "cpu.weight") in (None, "1024", "100")
         assert sandbox.run("1 + 1")["text"] == "2"
     wait_ready(client)
-    for limits in ({"disk_mib": 1024}, {"memory_mib": 512}, {"memory_mib": 4096}, {"cpus": 1}, {"pids": 24}):
+    for limits in ({"disk_mib": 1024}, {"memory_mib": 512}, {"memory_mib": 4096}, {"cpus": 1}, {"pids": FEW}):
         with client.sandbox(template=TEMPLATE, limits=limits) as sandbox:
             assert sandbox.record["start"] == "spawn", limits
-            if limits == {"memory_mib": 512}:  # what it sees of it is its own limit, too
+            if limits == {"memory_mib": 512} and ISOLATION != "gvisor":  # what it sees of it is its own limit, too
                 shown = sandbox.run("int(open('/proc/meminfo').readline().split()[1])")["text"]
                 assert int(shown) <= 512 << 10, shown
 
 
 def test_a_member_that_dies_is_replaced(client: Client, pooled: Daemon) -> None:
     before = wait_ready(client)
-    for pid in kernels(pooled):
+    for pid in bodies(pooled):
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: pools(client)["failed_total"] > before["failed_total"], 30)
     wait_for(lambda: pools(client)["made_total"] > before["made_total"] and pools(client)["ready"], 120)
     with client.sandbox(template=TEMPLATE) as sandbox:
         assert sandbox.record["start"] == "pool" and sandbox.run("1 + 1")["text"] == "2"
+
+
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+
+def taken_and_lost(client: Client, end: Callable[[], None], **wish: Any) -> Sandbox:
+    """A create, during which what it took of the pool ends."""
+    before = pools(client)
+    with ThreadPoolExecutor(1) as threads:
+        made = threads.submit(client.sandbox, template=TEMPLATE, name="mine", metadata={"k": "v"}, timeout=77, **wish)
+        wait_for(lambda: sum(pools(client)[name] - before[name] for name in ("hits_total", "joined_total")), 60)
+        end()
+        return made.result(120)
+
+
+def is_whole(client: Client, sandbox: Sandbox) -> None:
+    """Made for its create, with all that was asked for, and nothing is left of the one that was lost."""
+    with sandbox:
+        assert sandbox.record["start"] == "spawn" and sandbox.record["state"] == "running", sandbox.record
+        assert (sandbox.record["name"], sandbox.record["metadata"], sandbox.record["timeout"]) == ("mine", {"k": "v"}, 77)
+        assert [item["id"] for item in client.get("/v1/sandboxes")["items"]] == [sandbox.id]
+        assert sandbox.run("import os; os.environ.get('COLOUR')")["text"] in ("'red'", "")
+    assert client.get("/v1/sandboxes")["items"] == []
+
+
+@pytest.mark.smoke
+def test_one_that_dies_as_it_is_handed_over_is_made_up_for(client: Client, pooled: Daemon) -> None:
+    (pid,) = bodies(pooled)
+    with stopped(pid):  # so that it cannot take the environment
+        sandbox = taken_and_lost(client, lambda: os.kill(pid, signal.SIGKILL), env={"COLOUR": "red"})
+        assert sandbox.run("import os; os.environ['COLOUR']")["text"] == "'red'"
+        is_whole(client, sandbox)
+
+
+def test_one_that_dies_while_its_limits_are_set_is_made_up_for(client: Client, pooled: Daemon) -> None:
+    def told() -> int:
+        return pooled.log().count("kernel.exit context") + pooled.log().count("sandbox.lost")
+
+    with client.sandbox(template=TEMPLATE, limits={"pids": 400}) as sandbox:
+        if sandbox.record["start"] != "pool":
+            pytest.skip("members take no limits here")
+    wait_ready(client)
+    (body,) = bodies(pooled)
+    before = told()
+    with stopped(pooled.pid):  # the keeper, which is to set them
+        def end() -> None:
+            os.kill(body, signal.SIGKILL)
+            wait_for(lambda: told() > before)
+            os.kill(pooled.pid, signal.SIGCONT)
+
+        sandbox = taken_and_lost(client, end, limits={"pids": 400})
+        assert sandbox.record["limits"]["pids"] == 400
+        is_whole(client, sandbox)
+
+
+def test_one_in_the_making_that_dies_is_made_up_for(client: Client, pooled: Daemon) -> None:
+    known = set(bodies(pooled))
+    for pid in known:
+        os.kill(pid, signal.SIGKILL)
+    (pid,) = wait_for(lambda: set(bodies(pooled)) - known, 60, 0.002)
+    with stopped(pid):
+        sandbox = taken_and_lost(client, lambda: os.kill(pid, signal.SIGKILL))
+        is_whole(client, sandbox)
+
+
+def test_a_burst_is_answered(client: Client) -> None:
+    """More creates at once than there are members, some with limits, while others are deleted: each has one that works."""
+    def make(number: int) -> tuple[str, str]:
+        limits = {"limits": {"pids": 300}} if number % 2 and holds else {}
+        with client.sandbox(template=TEMPLATE, env={"NUMBER": str(number)}, **limits) as sandbox:
+            return sandbox.record["start"], sandbox.run("import os; os.environ['NUMBER']")["text"]
+
+    with client.sandbox(template="base") as sandbox:
+        holds = sandbox.record["limits"]["pids"] is not None
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(make, range(6)))
+    assert [text for _, text in made] == [f"'{number}'" for number in range(6)]
+    assert {start for start, _ in made} <= {"pool", "spawn"}
 
 
 def test_members_age() -> None:
@@ -219,7 +338,7 @@ def test_what_a_killed_daemon_leaves_of_a_pool_ends() -> None:
     with Daemon("--pools-fill", "start", *sized(f"{TEMPLATE}:1", "code-interpreter-node:0", "code-interpreter-r:0")) as d:
         client = Client(d.url, d.key)
         wait_ready(client)
-        old = kernels(d)
+        old = bodies(d)
         assert old
         os.kill(d.gateway_pid(), signal.SIGKILL)
         d.kill()
@@ -227,7 +346,7 @@ def test_what_a_killed_daemon_leaves_of_a_pool_ends() -> None:
         d.start()
         client = Client(d.url, d.key)
         assert client.get("/v1/sandboxes")["items"] == []
-        wait_for(lambda: not set(old) & set(kernels(d)), 30)
+        wait_for(lambda: not set(old) & set(bodies(d)), 30)
         wait_ready(client)
         assert pools(client)["made_total"] == 1
         with client.sandbox(template=TEMPLATE) as sandbox:
@@ -278,8 +397,51 @@ def test_other_languages(template: str, code: str, text: str) -> None:
         client.close()
 
 
+NO_ZYGOTES = ISOLATION != "namespace" or not TEMPLATE.startswith("code-interpreter-python")
+
+
+@pytest.mark.skipif(NO_ZYGOTES, reason=f"isolation {ISOLATION}, template {TEMPLATE}: there are no zygotes")
+def test_a_pool_holds_both_kinds() -> None:
+    with Daemon("--pools-fill", "start", *sized(f"{TEMPLATE}:1", f"{TEMPLATE}/zygote:1", "code-interpreter-node:0", "code-interpreter-r:0")) as d:
+        client = Client(d.url, d.key)
+        for start in ("spawn", "zygote"):
+            wait_ready(client, start=start)
+        before = {start: pools(client, start=start) for start in ("spawn", "zygote")}
+        with client.sandbox(template=TEMPLATE, env={"COLOUR": "red"}) as spawned, \
+                client.sandbox(template=TEMPLATE, checkpointable=False, env={"COLOUR": "blue"}) as forked:
+            assert (spawned.record["start"], forked.record["start"]) == ("pool", "pool-zygote")
+            for sandbox, colour in ((spawned, "red"), (forked, "blue")):
+                assert client.get(sandbox.path)["start"] == sandbox.record["start"]
+                assert about(sandbox)[0] == colour
+        for start in ("spawn", "zygote"):
+            after = wait_ready(client, start=start)
+            assert (after["hits_total"], after["misses_total"]) == (before[start]["hits_total"] + 1, 0), start
+        assert "zygote.ready" in d.log() and "kernel.failed" not in d.log()
+        client.close()
+
+
+@pytest.mark.skipif(NO_ZYGOTES, reason=f"isolation {ISOLATION}, template {TEMPLATE}: there are no zygotes")
+def test_a_forked_member_that_dies_is_made_up_for_by_a_fork() -> None:
+    with Daemon("--pools-fill", "start", *sized(f"{TEMPLATE}:0", f"{TEMPLATE}/zygote:1", "code-interpreter-node:0", "code-interpreter-r:0")) as d:
+        client = Client(d.url, d.key)
+        wait_ready(client, start="zygote")
+        before = pools(client, start="zygote")
+        zygote = int(re.findall(r"zygote\.ready .*?pid=(\d+)", d.log())[0])
+        (pid,) = (pid for pid in forks(d) if pid != zygote)
+        with stopped(pid), ThreadPoolExecutor(1) as threads:
+            made = threads.submit(client.sandbox, template=TEMPLATE, checkpointable=False, env={"COLOUR": "red"})
+            wait_for(lambda: pools(client, start="zygote")["hits_total"] > before["hits_total"])
+            os.kill(pid, signal.SIGKILL)
+            with made.result(60) as sandbox:
+                assert sandbox.record["start"] == "zygote", sandbox.record
+                assert sandbox.run("import os; os.environ['COLOUR']")["text"] == "'red'"
+        client.close()
+
+
 def test_bad_sizes_are_refused() -> None:
-    for fill, size in (("start", "nothing-of-that-name:1"), ("off", "nothing-of-that-name:1"), ("start", f"{TEMPLATE}:2-1")):
+    for fill, size in (("start", "nothing-of-that-name:1"), ("off", "nothing-of-that-name:1"), ("start", f"{TEMPLATE}:2-1"),
+                       ("start", f"{TEMPLATE}/forked:1"), ("start", "nothing-of-that-name/zygote:1"),
+                       ("start", "code-interpreter-node/zygote:1")):
         daemon = Daemon("--pools-fill", fill, "--pools-sizes", size)
         done = subprocess.run(daemon.command(), capture_output=True, text=True, timeout=60)
         daemon.remove()

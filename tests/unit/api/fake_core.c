@@ -112,9 +112,13 @@ kg_store_t *kg_core_store(const kg_core_t *core)
     return u.out;
 }
 
-const char *kg_core_pool_stats(const kg_core_t *core, size_t index, kg_pool_stats_t *ret_stats)
+const char *kg_core_pool_stats(const kg_core_t *core,
+                               size_t index,
+                               const char **ret_start,
+                               kg_pool_stats_t *ret_stats)
 {
     (void)core;
+    *ret_start = "zygote";
     *ret_stats = (kg_pool_stats_t){.ready = 2, .hits = 7, .shed = 3};
     return index == 0 ? "lukewarm" : NULL;
 }

@@ -508,9 +508,12 @@ static void metrics_are_there(void **state)
     assert_non_null(strstr(s.body, "sandal_run_duration_seconds_count 7\n"));
     assert_non_null(strstr(s.body, "sandal_errors_total{code=\"sandbox_not_found\"} 1\n"));
     assert_non_null(strstr(s.body, "sandal_calls_total{op=\"sandboxes.get\",class=\"4xx\"} 1\n"));
-    assert_non_null(strstr(s.body, "sandal_pool_ready{template=\"lukewarm\"} 2\n"));
-    assert_non_null(strstr(s.body, "sandal_pool_hits_total{template=\"lukewarm\"} 7\n"));
-    assert_non_null(strstr(s.body, "sandal_pool_given_back_total{template=\"lukewarm\"} 3\n"));
+    assert_non_null(
+        strstr(s.body, "sandal_pool_ready{template=\"lukewarm\",start=\"zygote\"} 2\n"));
+    assert_non_null(
+        strstr(s.body, "sandal_pool_hits_total{template=\"lukewarm\",start=\"zygote\"} 7\n"));
+    assert_non_null(
+        strstr(s.body, "sandal_pool_given_back_total{template=\"lukewarm\",start=\"zygote\"} 3\n"));
     assert_null(strstr(s.body, "alice"));
 }
 

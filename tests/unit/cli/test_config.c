@@ -316,9 +316,11 @@ static void check_rows(kg_config_t *config, const char *key, const char *const *
 
 static void check_pool_sizes(void **state)
 {
-    static const char *const good[] = {"a:0", "a:2", "a:1-4", "a:0-1024,b-c:3", NULL};
-    static const char *const bad[] = {"a",        "a:",  ":1",    "a:1-", "a:4-1",
-                                      "a:0-1025", "a:x", "a:1,b", NULL};
+    static const char *const good[] = {
+        "a:0", "a:2", "a:1-4", "a:0-1024,b-c:3", "a:1,a/zygote:1-2,b/spawn:0", NULL};
+    static const char *const bad[] = {"a",         "a:",          ":1",       "a:1-",      "a:4-1",
+                                      "a:0-1025",  "a:x",         "a:1,b",    "/zygote:1", "a/:1",
+                                      "a/zygot:1", "a/zygotes:1", "a/zygote", NULL};
     check_rows(*state, "pools.sizes", good, true);
     check_rows(*state, "pools.sizes", bad, false);
 }

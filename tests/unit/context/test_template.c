@@ -84,7 +84,30 @@ static kg_pool_opts_t pool_of(const char *dir, const char *json, kg_templates_t 
     if (kg_templates_load_dir(list, dir, NULL, &err)) {
         fail_msg("%s", err.message);
     }
-    return list->items[0]->pool;
+    return list->items[0]->pools[list->items[0]->start];
+}
+
+static void pool_holds_both_kinds(void **state)
+{
+    const char *dir = *state;
+    kg_templates_t list = {0};
+    kg_pool_opts_t p = pool_of(dir,
+                               WITH("\"pool\":{\"min\":1,\"max\":2,\"max_age_s\":4,\"zygote\":"
+                                    "{\"min\":0,\"max\":1024}}"),
+                               &list);
+    assert_int_equal(2, p.max);
+    p = list.items[0]->pools[KG_START_ZYGOTE];
+    assert_int_equal(0, p.min);
+    assert_int_equal(1024, p.max);
+    assert_int_equal(60, p.refill_per_minute);
+    assert_int_equal(4, p.max_age_s);
+    kg_templates_fini(&list);
+    p = pool_of(dir,
+                WITH("\"start\":\"zygote\",\"pool\":{\"max\":3,\"spawn\":{\"min\":1,\"max\":1}}"),
+                &list);
+    assert_int_equal(3, p.max);
+    assert_int_equal(1, list.items[0]->pools[KG_START_SPAWN].min);
+    kg_templates_fini(&list);
 }
 
 static void pool_has_defaults_and_takes_limits(void **state)
@@ -111,6 +134,7 @@ static void pool_has_defaults_and_takes_limits(void **state)
     assert_int_equal(60000, p.refill_per_minute);
     assert_int_equal(3, p.memory_mib);
     assert_int_equal(4, p.max_age_s);
+    assert_int_equal(0, list.items[0]->pools[KG_START_ZYGOTE].max); /* none of the other kind */
     assert_string_equal("import a", list.items[0]->warm_up);
     static const struct {
         const char *name;
@@ -189,6 +213,12 @@ static void mistakes_are_named(void **state)
         {WITH("\"pool\":{\"max\":1,\"memory_mib\":\"x\"}"), "/pool/memory_mib"},
         {WITH("\"pool\":{\"max\":1,\"max_age_s\":0}"), "/pool/max_age_s"},
         {WITH("\"pool\":{\"maximum\":1}"), "/pool/maximum"},
+        {WITH("\"pool\":{\"max\":1,\"zygote\":{\"max\":1025}}"), "/pool/zygote/max"},
+        {WITH("\"pool\":{\"max\":1,\"zygote\":{\"min\":2,\"max\":1}}"), "/pool/zygote/max"},
+        {WITH("\"pool\":{\"max\":1,\"zygote\":{\"min\":-1}}"), "/pool/zygote/min"},
+        {WITH("\"pool\":{\"max\":1,\"zygote\":{\"age\":1}}"), "/pool/zygote/age"},
+        {WITH("\"pool\":{\"max\":1,\"zygote\":2}"), "/pool/zygote"},
+        {WITH("\"pool\":{\"max\":1,\"spawn\":{\"max\":1}}"), "/pool/spawn"},
         {WITH("\"pool\":3"), "/pool"},
         {WITH("\"warm_up\":1"), "/warm_up"},
         {WITH("\"cold_env\":\"A\""), "/cold_env"},
@@ -402,6 +432,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shipped_templates_load),
         cmocka_unit_test_setup_teardown(pool_has_defaults_and_takes_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(pool_holds_both_kinds, setup, teardown),
         cmocka_unit_test_setup_teardown(mistakes_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(resolve_takes_aliases_and_other_templates, setup, teardown),
         cmocka_unit_test_setup_teardown(kernelspecs_become_templates, setup, teardown),

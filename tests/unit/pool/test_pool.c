@@ -82,8 +82,8 @@ start(kg_pool_fill_t fill, uint64_t budget_mib, unsigned warming, const kg_pool_
     kg_pool_t *pool = NULL;
     assert_non_null(f);
     assert_int_equal(0, kg_pools_create(&ops, f, fill, budget_mib * MIB, warming, &f->pools));
-    assert_int_equal(0, kg_pools_add(f->pools, "a", opts, f, &pool));
-    assert_ptr_equal(pool, kg_pools_find(f->pools, "a"));
+    assert_int_equal(0, kg_pools_add(f->pools, "a", "spawn", opts, f, &pool));
+    assert_ptr_equal(pool, kg_pools_find(f->pools, "a", "spawn"));
     assert_ptr_equal(f, kg_pool_user(pool));
     f->now = 1000 * S;
     return f;
@@ -98,7 +98,7 @@ static void stop(fake_t *f)
 static kg_pool_stats_t stats(fake_t *f)
 {
     kg_pool_stats_t s;
-    kg_pool_stats(kg_pools_find(f->pools, "a"), &s);
+    kg_pool_stats(kg_pools_find(f->pools, "a", "spawn"), &s);
     return s;
 }
 
@@ -125,7 +125,7 @@ static void ready(fake_t *f, uint64_t mib)
 
 static object_t *take(fake_t *f, bool *warming)
 {
-    object_t *o = kg_pool_take(kg_pools_find(f->pools, "a"), f->now, warming);
+    object_t *o = kg_pool_take(kg_pools_find(f->pools, "a", "spawn"), f->now, warming);
     if (o) {
         o->member = NULL;
     }
@@ -383,7 +383,7 @@ static void pools_take_turns(void **state)
     kg_pool_opts_t many = {.min = 8, .max = 8, .refill_per_minute = 6000};
     kg_pool_t *other = NULL;
     fake_t *f = start(KG_POOL_FILL_START, 10000, 2, &many);
-    assert_int_equal(0, kg_pools_add(f->pools, "b", &many, f, &other));
+    assert_int_equal(0, kg_pools_add(f->pools, "b", "spawn", &many, f, &other));
     tick(f, 0);
     kg_pool_stats_t s;
     kg_pool_stats(other, &s);
@@ -392,6 +392,27 @@ static void pools_take_turns(void **state)
     assert_ptr_equal(other, kg_pools_at(f->pools, 1));
     assert_null(kg_pools_at(f->pools, 2));
     assert_int_equal(2, kg_pools_members(f->pools));
+    stop(f);
+}
+
+static void kinds_of_one_template_are_counted_apart(void **state)
+{
+    (void)state;
+    kg_pool_opts_t one = {.min = 1, .max = 1, .refill_per_minute = 6000};
+    kg_pool_t *forked = NULL;
+    bool warming = false;
+    kg_pool_stats_t s;
+    fake_t *f = start(KG_POOL_FILL_START, 10000, 8, &one);
+    assert_int_equal(0, kg_pools_add(f->pools, "a", "zygote", &one, f, &forked));
+    assert_ptr_equal(forked, kg_pools_find(f->pools, "a", "zygote"));
+    assert_null(kg_pools_find(f->pools, "a", "restored"));
+    assert_string_equal("zygote", kg_pool_start(forked));
+    tick(f, 0);
+    assert_non_null(kg_pool_take(forked, f->now, &warming));
+    kg_pool_stats(forked, &s);
+    assert_int_equal(1, s.joined);
+    assert_int_equal(0, stats(f).joined);
+    assert_int_equal(1, stats(f).warming);
     stop(f);
 }
 
@@ -422,7 +443,7 @@ static void a_create_that_no_member_serves_is_demand_all_the_same(void **state)
 {
     (void)state;
     fake_t *f = start(KG_POOL_FILL_DEMAND, 10000, 8, &usual);
-    kg_pool_wanted(kg_pools_find(f->pools, "a"), f->now);
+    kg_pool_wanted(kg_pools_find(f->pools, "a", "spawn"), f->now);
     tick(f, 1);
     assert_int_equal(2, stats(f).warming);
     assert_int_equal(0, stats(f).misses);
@@ -444,6 +465,7 @@ int main(void)
         cmocka_unit_test(memory_budgets_hold),
         cmocka_unit_test(a_host_under_pressure_gets_its_memory_back),
         cmocka_unit_test(pools_take_turns),
+        cmocka_unit_test(kinds_of_one_template_are_counted_apart),
         cmocka_unit_test(one_gives_way_and_all_end_at_the_stop),
         cmocka_unit_test(a_create_that_no_member_serves_is_demand_all_the_same),
     };
