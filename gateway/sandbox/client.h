@@ -193,7 +193,8 @@ typedef struct kg_spawn_opts {
     uint64_t nofile; /* RLIMIT_NOFILE, soft and hard, never above the host's; 0 = soft 4096, hard as
                         it is */
     unsigned umask_bits; /* 0 = 022 */
-    bool last_words;     /* it gets memory that outlives it: see last_words.h */
+    bool last_words;     /* it gets memory that outlives it: see last_words.h; and its pipes outlive
+                            us: kg_sbx_proc_attach */
     bool root; /* as root of the sandbox with the container engines' default capabilities, else as
                   its user without any. not_supported where has_root is false */
     bool pty; /* a terminal of columns x rows instead of pipes: its master comes as stdout, for both
@@ -217,8 +218,8 @@ int kg_sbx_spawn(
     kg_sbx_t *sbx, const kg_spawn_opts_t *opts, kg_spawned_fn *done, void *user, kg_err_t *err);
 
 uint64_t kg_proc_token(const kg_proc_t *proc); /* names it to kg_sbx_proc_attach */
-/* A process that was spawned before this gateway's time, by its token: as kg_sbx_spawn, without
- * descriptors. not_found. */
+/* A process that was spawned before this gateway's time, by its token: as kg_sbx_spawn, with
+ * descriptors only of one that has last_words (under gvisor never). not_found. */
 int kg_sbx_proc_attach(
     kg_sbx_t *sbx, uint64_t token, kg_spawned_fn *done, void *user, kg_err_t *err);
 /* Tokens of all processes in it that are not ended and acknowledged, those of earlier gateways too;

@@ -75,10 +75,12 @@ typedef struct kg_ip_hello {
 
 #define KG_IP_SPAWN_STDIN_PIPE UINT32_C(1)
 #define KG_IP_SPAWN_MERGE_STDERR UINT32_C(2)
-#define KG_IP_SPAWN_LAST_WORDS UINT32_C(4) /* see last_words.h */
-#define KG_IP_SPAWN_ROOT UINT32_C(8)       /* as root of the sandbox */
-#define KG_IP_SPAWN_PTY UINT32_C(16)       /* a terminal; its master is the stdout of the reply */
-#define KG_IP_SPAWN_ZYGOTE UINT32_C(32)    /* it may fork processes into the sandboxes below */
+/* What it leaves is kept: its last words (last_words.h), and our ends of its pipes until its end is
+ * acknowledged: ATTACH brings them again. */
+#define KG_IP_SPAWN_LAST_WORDS UINT32_C(4)
+#define KG_IP_SPAWN_ROOT UINT32_C(8)    /* as root of the sandbox */
+#define KG_IP_SPAWN_PTY UINT32_C(16)    /* a terminal; its master is the stdout of the reply */
+#define KG_IP_SPAWN_ZYGOTE UINT32_C(32) /* it may fork processes into the sandboxes below */
 #define KG_IP_SPAWN_FORKED                                                                         \
     UINT32_C(64) /* not executed but forked by a zygote: with a descriptor, a connection to it */
 #define KG_IP_SPAWN_FLAGS UINT32_C(127)

@@ -47,7 +47,9 @@ typedef struct kg_iproc {
     int minder_sock;
     int pidfd;
     int words;   /* the memory file of its last words, until they are sent; or -1 */
-    int ends[3]; /* the gateway's ends of stdin, stdout, stderr until they are sent */
+    int ends[3]; /* the gateway's ends of stdin, stdout, stderr until they are sent; with keep until
+                    the end is acknowledged */
+    bool keep;   /* a kernel: whoever attaches gets them again */
     bool acked;
     bool exit_sent;
     bool killing; /* the tree is being killed until nothing is left */
@@ -186,6 +188,7 @@ uint64_t init_procs_step(kg_init_t *in, uint64_t now_ns);
 void init_drop_all(kg_init_t *in); /* the memory alone */
 int init_signal(kg_iproc_t *proc, int signo, bool group);
 void init_attach(kg_init_t *in, const kg_ip_token_t *request);
+void init_ack(kg_iproc_t *proc);
 
 /* forked.c: has the zygote at the other end of sock fork the process, with these ends of its pipes
  * (stdin, stderr: -1 as for init_minder_run), and a minder, whose socket is minder_sock. All

@@ -32,7 +32,26 @@ static void close_ends(int ends[3])
 }
 
 /* With its descriptors, those of them that are still here, and a pidfd by which the host's number
- * of it can be seen. */
+ * of it can be seen. How many. */
+static size_t give_ends(kg_iproc_t *proc, uint32_t *ret_mask, int fds[4])
+{
+    size_t count = 0;
+    for (int i = 0; i < 3; i++) {
+        int fd = proc->keep && proc->ends[i] >= 0 ? fcntl(proc->ends[i], F_DUPFD_CLOEXEC, 0)
+                                                  : kg_take_fd(&proc->ends[i]);
+        if (fd >= 0) {
+            *ret_mask |= 1U << i;
+            fds[count++] = fd;
+        }
+    }
+    int pidfd = proc->pidfd >= 0 ? fcntl(proc->pidfd, F_DUPFD_CLOEXEC, 0) : -1;
+    if (pidfd >= 0) {
+        *ret_mask |= KG_IP_FD_PIDFD;
+        fds[count++] = pidfd;
+    }
+    return count;
+}
+
 static void reply_spawn(kg_init_t *in, kg_iproc_t *proc, int error, uint32_t step)
 {
     kg_ip_reply_t reply;
@@ -44,18 +63,12 @@ static void reply_spawn(kg_init_t *in, kg_iproc_t *proc, int error, uint32_t ste
     reply.spawned.error = error;
     reply.spawned.step = step;
     reply.spawned.pid = proc->pid;
-    for (int i = 0; i < 3; i++) {
-        if (error == 0 && proc->ends[i] >= 0) {
-            reply.spawned.fds |= 1U << i;
-            fds[count++] = kg_take_fd(&proc->ends[i]);
-        }
+    if (error == 0) {
+        count = give_ends(proc, &reply.spawned.fds, fds);
     }
-    int pidfd = error == 0 && proc->pidfd >= 0 ? fcntl(proc->pidfd, F_DUPFD_CLOEXEC, 0) : -1;
-    if (pidfd >= 0) {
-        reply.spawned.fds |= KG_IP_FD_PIDFD;
-        fds[count++] = pidfd;
+    if (error != 0 || !proc->keep) {
+        close_ends(proc->ends);
     }
-    close_ends(proc->ends);
     proc->deadline_ns = INIT_NEVER;
     init_send(in, &reply, fds, count);
 }
@@ -64,7 +77,8 @@ void init_attach(kg_init_t *in, const kg_ip_token_t *request)
 {
     kg_ip_reply_t reply;
     kg_iproc_t *proc = init_find(in, request->token);
-    int pidfd = -1;
+    int fds[4];
+    size_t count = 0;
 
     (void)kg_ip_reply_init(&reply, KG_IP_ATTACH, request->head.seq);
     reply.spawned.token = request->token;
@@ -73,10 +87,9 @@ void init_attach(kg_init_t *in, const kg_ip_token_t *request)
     } else {
         reply.spawned.pid = proc->pid;
         proc->exit_sent = false;
-        pidfd = proc->pidfd >= 0 ? fcntl(proc->pidfd, F_DUPFD_CLOEXEC, 0) : -1;
-        reply.spawned.fds = pidfd >= 0 ? KG_IP_FD_PIDFD : 0;
+        count = give_ends(proc, &reply.spawned.fds, fds);
     }
-    init_send(in, &reply, &pidfd, pidfd >= 0);
+    init_send(in, &reply, fds, count);
 }
 
 static int make_pipe(int *ret_inner, int *ret_outer, bool inner_reads)
@@ -202,6 +215,7 @@ void init_spawn(kg_init_t *in, const kg_ip_spawn_t *spawn, char *strings, size_t
         proc->minder_sock = -1;
         proc->pidfd = -1;
         proc->words = -1;
+        proc->keep = (spawn->flags & KG_IP_SPAWN_LAST_WORDS) != 0;
         proc->deadline_ns = kg_now_ns() + INIT_SPAWN_DEADLINE_NS;
         r = start(in, &order, proc, inner, &step);
     }
@@ -324,6 +338,13 @@ void init_child_exited(kg_init_t *in, pid_t pid, int status)
             return;
         }
     }
+}
+
+/* Nobody will ask again: what lives on of it must not wait for a reader. */
+void init_ack(kg_iproc_t *proc)
+{
+    proc->acked = true;
+    close_ends(proc->ends);
 }
 
 void init_send_exits(kg_init_t *in)

@@ -152,7 +152,7 @@ static void do_token(kg_init_t *in, const kg_ip_request_t *r)
 
     if (r->head.verb == KG_IP_ACK) {
         if (proc) {
-            proc->acked = true;
+            init_ack(proc);
         }
         return;
     }

@@ -242,6 +242,43 @@ static void attached_process_is_the_same(void **state)
     init_rig_stop(&rig, true);
 }
 
+/* What a kernel prints while no gateway is there waits for the next one. */
+static void attached_kernel_has_its_pipes(void **state)
+{
+    (void)state;
+    kg_init_rig_t rig;
+    kg_rig_frame_t f;
+    char text[16] = "";
+
+    init_rig_start(&rig, 0, 60);
+    int sock = init_rig_hello(&rig, KG_IP_ROLE_GATEWAY);
+    assert_true(init_rig_sh(&rig, sock, 3, KG_IP_SPAWN_LAST_WORDS,
+                            "trap '' PIPE; while [ ! -e go ]; do sleep 0.01; done; echo later; "
+                            "exec sleep 1000",
+                            NULL, NULL) > 0);
+    close(sock);
+    sock = init_rig_hello(&rig, KG_IP_ROLE_GATEWAY);
+    for (int i = 0; i < 2; i++) { /* each gateway gets them */
+        send_token(&rig, sock, KG_IP_ATTACH, 3);
+        assert_true(init_rig_recv_frame(sock, &f));
+        assert_int_equal(f.reply.spawned.fds, 2 | KG_IP_FD_PIDFD);
+        assert_int_equal(f.fd_count, 2);
+        if (i == 0) {
+            kg_closep(&f.fds[0]);
+            kg_closep(&f.fds[1]);
+        }
+    }
+    assert_true(init_rig_sh(&rig, sock, 4, 0, "touch go", NULL, NULL) > 0);
+    struct pollfd p = {.fd = f.fds[0], .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_int_equal(read(f.fds[0], text, sizeof(text)), 6);
+    assert_memory_equal(text, "later\n", 6);
+    kg_closep(&f.fds[0]);
+    kg_closep(&f.fds[1]);
+    close(sock);
+    init_rig_stop(&rig, true);
+}
+
 static size_t count_entries(const kg_init_rig_t *rig, const char *name)
 {
     char path[128];
@@ -441,6 +478,7 @@ int main(void)
         cmocka_unit_test(orphan_waits_for_another_keeper),
         cmocka_unit_test(exits_wait_for_the_next_gateway),
         cmocka_unit_test(attached_process_is_the_same),
+        cmocka_unit_test(attached_kernel_has_its_pipes),
         cmocka_unit_test(temporary_files_go_with_their_gateway),
         cmocka_unit_test(stuck_requests_hold_nothing_else_up),
         cmocka_unit_test(signals_of_the_sandbox_miss_file_requests),
