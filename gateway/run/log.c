@@ -97,6 +97,9 @@ static int append_meta(kg_run_log_t *log)
                                      {"language", m->language},
                                      {"key", m->key},
                                      {"code_hash", m->code_hash}};
+    if (rc == 0 && m->timeout_ms) {
+        rc = kg_buf_printf(&json, ",\"timeout\":%llu", (unsigned long long)m->timeout_ms);
+    }
     for (size_t i = 0; rc == 0 && i < KG_ARRAY_LEN(fields); i++) {
         rc = meta_field(&json, fields[i][0], fields[i][1]);
     }
@@ -418,6 +421,11 @@ uint64_t kg_run_log_next_seq(const kg_run_log_t *log)
 bool kg_run_log_started(const kg_run_log_t *log)
 {
     return log->started;
+}
+
+int64_t kg_run_log_execution_count(const kg_run_log_t *log)
+{
+    return log->execution_count;
 }
 
 bool kg_run_log_finished(const kg_run_log_t *log)

@@ -74,8 +74,9 @@ typedef struct kg_run_meta {
         *command; /* of a command (command.h): JSON text of its owner's; "" = a run of code */
     uint64_t created_wall_ns;
     uint32_t retain_s;
-    bool ansi;   /* keep ANSI in text and tracebacks */
-    bool silent; /* no results, execution_count null */
+    uint64_t timeout_ms; /* that the run was given; 0 = none */
+    bool ansi;           /* keep ANSI in text and tracebacks */
+    bool silent;         /* no results, execution_count null */
 } kg_run_meta_t;
 
 typedef void kg_run_dirty_fn(void *user, kg_run_log_t *log);
@@ -104,7 +105,8 @@ int kg_run_log_recover(const kg_run_log_opts_t *opts,
                        kg_run_log_t **ret_log,
                        kg_err_t *err);
 /* Ends a recovered unfinished log: what was printed is kept, then `error` (GatewayRestart),
- * `result` with status gateway_restart. lost: the context's variables are gone. Not flushed yet. 0
+ * `result` with status gateway_restart. lost: the context's variables are gone; else its kernel
+ * lives on, and that output is missing is told. Not flushed yet. 0
  * when it was finished already. */
 int kg_run_log_finish_recovered(kg_run_log_t *log, bool lost);
 
@@ -121,9 +123,10 @@ void kg_run_log_remove(kg_run_log_t *log);
 /* Getters; strings until the log goes. */
 const kg_run_meta_t *kg_run_log_meta(const kg_run_log_t *log);
 uint64_t kg_run_log_size(const kg_run_log_t *log); /* bytes on disk, with those not yet written */
-uint64_t kg_run_log_next_seq(const kg_run_log_t *log); /* published events */
-bool kg_run_log_started(const kg_run_log_t *log);      /* a `started` event is in it */
-bool kg_run_log_finished(const kg_run_log_t *log);     /* `result` is published */
+uint64_t kg_run_log_next_seq(const kg_run_log_t *log);       /* published events */
+bool kg_run_log_started(const kg_run_log_t *log);            /* a `started` event is in it */
+int64_t kg_run_log_execution_count(const kg_run_log_t *log); /* of its `started`; -1 = none */
+bool kg_run_log_finished(const kg_run_log_t *log);           /* `result` is published */
 bool kg_run_log_expired(const kg_run_log_t *log);
 bool kg_run_log_late(const kg_run_log_t *log); /* output came after the result */
 bool kg_run_log_broken(const kg_run_log_t *log);

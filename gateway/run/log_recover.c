@@ -85,6 +85,7 @@ static int read_meta(kg_run_log_t *log, const char *json, size_t len)
     m->created_wall_ns = (uint64_t)meta_int(object, "created");
     int64_t retain = meta_int(object, "retain");
     m->retain_s = retain > UINT32_MAX ? UINT32_MAX : (uint32_t)retain;
+    m->timeout_ms = (uint64_t)meta_int(object, "timeout");
     m->ansi = kg_json_get(object, "ansi").type == KG_JSON_TRUE;
     m->silent = kg_json_get(object, "silent").type == KG_JSON_TRUE;
     return kg_id_valid("run", m->run) ? 0 : -EBADMSG;
@@ -234,13 +235,18 @@ int kg_run_log_finish_recovered(kg_run_log_t *log, bool lost)
         return kg_log_append_command_end(log, &gone);
     }
     static const char message[] = "The gateway was stopped while the code ran.";
+    static const char alive[] = "The gateway was stopped while the code ran. The kernel lives, and "
+                                "may have gone on with it; "
+                                "what it printed until the gateway was back is lost.";
     static const char unstarted[] = "The gateway was stopped before the code ran.";
     const kg_log_end_t end = {
         .status = KG_RUN_GATEWAY_RESTART,
         .started = log->started,
         .lost = lost,
         .name = kg_slice_cstr("GatewayRestart"),
-        .message = kg_slice_cstr(log->started ? message : unstarted),
+        .message = kg_slice_cstr(!log->started ? unstarted
+                                 : lost        ? message
+                                               : alive),
         .usage = {KG_USAGE_UNKNOWN, KG_USAGE_UNKNOWN, KG_USAGE_UNKNOWN, KG_USAGE_UNKNOWN},
         .execution_count = log->execution_count,
         .wall_ns = kg_wall_ns()};

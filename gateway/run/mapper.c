@@ -55,6 +55,12 @@ const kg_mapper_state_t *kg_mapper_state(const kg_mapper_t *mapper)
     return &mapper->state;
 }
 
+void kg_mapper_ended(kg_mapper_t *mapper)
+{
+    mapper->finished = true;
+    mapper->status = KG_RUN_GATEWAY_RESTART;
+}
+
 bool kg_mapper_finished(const kg_mapper_t *mapper)
 {
     return mapper->finished;

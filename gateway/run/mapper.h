@@ -142,6 +142,9 @@ typedef struct kg_run_end {
 
 /* Appends tails, `error` and `result`; once (-EALREADY). Not flushed yet. */
 int kg_mapper_finish(kg_mapper_t *mapper, const kg_run_end_t *end);
+/* For the log of an earlier gateway, which kg_run_log_finish_recovered has ended: what is applied
+ * from now on is late. */
+void kg_mapper_ended(kg_mapper_t *mapper);
 bool kg_mapper_finished(const kg_mapper_t *mapper);
 /* Status that finish gave; KG_RUN_OK before. */
 kg_run_status_t kg_mapper_status(const kg_mapper_t *mapper);

@@ -277,6 +277,45 @@ static void recover_finished_log_reads_the_same(void **state)
     rt_end(&t);
 }
 
+/* Its kernel lives: the variables are kept, and what it printed meanwhile is told to be missing. */
+static void recover_withItsKernel_keptAndGoesOnLate(void **state)
+{
+    (void)state;
+    run_test_t t;
+    kg_buf_t out = {0};
+    kg_mapper_t *mapper = NULL;
+    kg_err_t err = {0};
+    rt_begin(&t);
+    t.meta.timeout_ms = 5000;
+    rt_open(&t);
+    assert_int_equal(kg_mapper_started(t.mapper, 7), 0);
+    assert_int_equal(kg_mapper_text(t.mapper, false, kg_slice_cstr("up\n")), 0);
+    assert_int_equal(kg_run_log_flush(t.log), 0);
+    char name[64];
+    (void)snprintf(name, sizeof(name), "%s", t.log->name);
+    rt_close(&t);
+    kg_run_log_t *log = NULL;
+    assert_int_equal(kg_run_log_recover(&t.log_opts, name, &log, &err), 0);
+    assert_int_equal(kg_run_log_meta(log)->timeout_ms, 5000);
+    assert_int_equal(kg_run_log_execution_count(log), 7);
+    assert_int_equal(kg_mapper_create(&t.opts, log, t.displays, NULL, &mapper), 0);
+    assert_int_equal(kg_mapper_text(mapper, false, kg_slice_cstr("between\n")), 0);
+    assert_int_equal(kg_run_log_finish_recovered(log, false), 0);
+    kg_mapper_ended(mapper);
+    assert_int_equal(kg_mapper_text(mapper, false, kg_slice_cstr("late\n")), 0);
+    assert_int_equal(kg_run_log_flush(log), 0);
+    assert_true(kg_run_log_late(log));
+    assert_int_equal(kg_run_log_status(log), KG_RUN_GATEWAY_RESTART);
+    rt_events(log, -1, false, 100, &out);
+    assert_non_null(strstr(out.data, "\"started\":true,\"state\":\"kept\""));
+    assert_non_null(strstr(out.data, "until the gateway was back is lost"));
+    assert_non_null(strstr(out.data, "between"));
+    kg_mapper_destroy(&mapper);
+    kg_run_log_unref(&log);
+    kg_buf_fini(&out);
+    rt_end(&t);
+}
+
 /* A log cut at every byte: what is whole stays, and the run gets its end. */
 static void recover_torn_at_every_byte_keeps_whole_events(void **state)
 {
@@ -675,6 +714,7 @@ int main(void)
         cmocka_unit_test(watchers_may_unwatch_all),
         cmocka_unit_test(join_past_an_event_begins_the_next),
         cmocka_unit_test(many_small_prints_become_few_events),
+        cmocka_unit_test(recover_withItsKernel_keptAndGoesOnLate),
         cmocka_unit_test(recover_finished_log_reads_the_same),
         cmocka_unit_test(recover_torn_at_every_byte_keeps_whole_events),
         cmocka_unit_test(recover_flipped_byte_cuts_there),
