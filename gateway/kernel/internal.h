@@ -9,8 +9,6 @@
 #include "proto/request.h"
 
 #define KG_CHANNELS 4
-#define KG_KERNEL_NAME_LEN                                                                         \
-    10 /* "k" + 8 random characters, with NUL; stem of everything in the run directory */
 
 /* Where the process is. */
 typedef enum kg_life {
@@ -120,6 +118,7 @@ struct kg_kernel {
     bool plain_output;
     char name[KG_KERNEL_NAME_LEN];
     kg_session_t session;
+    char key[65]; /* of the session, for the memo */
 
     kg_life_t life;
     kg_proc_t *proc;
@@ -159,6 +158,8 @@ struct kg_kernel {
     size_t tail_len;
     kg_kernel_stats_t stats;
 
+    bool adopted;    /* an earlier gateway started it */
+    bool left_cell;  /* until ready: a cell of that one's may run */
     bool told_start; /* on_ready or on_failed has run */
     bool failed;
     bool killed;
@@ -173,7 +174,7 @@ struct kg_kernel {
 /* An execute request is in the kernel: sent, not ended. */
 static inline bool kg_kernel_cell_runs(const kg_kernel_t *k)
 {
-    return k->running && !k->running->unsent;
+    return k->left_cell || (k->running && !k->running->unsent);
 }
 
 /* spawn_plan.c: pure */
@@ -193,6 +194,9 @@ void kg_spawn_plan_destroy(kg_spawn_plan_t **plan);
 
 /* start.c */
 int kg_kernel_start_begin(kg_kernel_t *k, const kg_kernel_opts_t *opts, kg_err_t *err);
+int kg_kernel_adopt_begin(kg_kernel_t *k,
+                          const kg_kernel_opts_t *opts,
+                          kg_err_t *err);   /* adopt.c */
 void kg_kernel_start_ready(kg_kernel_t *k); /* by link.c */
 void kg_kernel_start_failed(
     kg_kernel_t *k, const kg_err_t *err); /* tells, kills; the tail of stderr is added here */

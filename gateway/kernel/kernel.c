@@ -1,6 +1,7 @@
 /* The kernel object: birth, exit, end. The truth about the process comes from its wait status
  * alone, through sandal-init; after it, what the kernel had sent before is delivered first. */
 #include <errno.h>
+#include <sodium.h>
 #include <string.h>
 
 #include "gateway/base/log.h"
@@ -45,6 +46,12 @@ pid_t kg_kernel_pid(const kg_kernel_t *k)
     return k->pid;
 }
 
+const kg_kernel_exit_t *kg_kernel_exit(const kg_kernel_t *k)
+{
+    bool known = k->exit.proc.exited || k->exit.proc.signaled;
+    return known ? &k->exit : NULL;
+}
+
 kg_slice_t kg_kernel_stderr_tail(const kg_kernel_t *k)
 {
     return kg_slice(k->tail, k->tail_len);
@@ -84,6 +91,7 @@ static void free_kernel(kg_kernel_t *k)
     kg_spawn_plan_destroy(&k->plan);
     kg_closep(&k->zygote_sock);
     kg_wire_key_fini(&k->session.key);
+    sodium_memzero(k->key, sizeof(k->key));
     free(k);
 }
 
@@ -166,7 +174,7 @@ int kg_kernel_start(kg_loop_t *loop,
     if (rc < 0) {
         rc = kg_err_set(err, kg_err_from_errno(rc), "no timers for the kernel");
     } else {
-        rc = kg_kernel_start_begin(k, opts, err);
+        rc = opts->memo ? kg_kernel_adopt_begin(k, opts, err) : kg_kernel_start_begin(k, opts, err);
     }
     if (rc < 0) {
         free_kernel(k);
@@ -191,16 +199,16 @@ static void remove_files(kg_kernel_t *k)
     }
 }
 
-static void describe_exit(const kg_exit_t *exit, kg_err_t *err)
+static void describe_exit(const kg_kernel_t *k, const kg_exit_t *exit, kg_err_t *err)
 {
+    const char *when = k->adopted ? "while no gateway was there" : "before it was ready";
     if (exit->signaled) {
         const char *name = sigabbrev_np(exit->signal);
-        kg_err_set(err, KG_ERR_KERNEL_START_FAILED,
-                   "the kernel was killed by signal %d (SIG%s) before it was ready", exit->signal,
-                   name ? name : "?");
+        kg_err_set(err, KG_ERR_KERNEL_START_FAILED, "the kernel was killed by signal %d (SIG%s) %s",
+                   exit->signal, name ? name : "?", when);
     } else if (exit->exited) {
-        kg_err_set(err, KG_ERR_KERNEL_START_FAILED,
-                   "the kernel exited with status %d before it was ready", exit->code);
+        kg_err_set(err, KG_ERR_KERNEL_START_FAILED, "the kernel exited with status %d %s",
+                   exit->code, when);
     } else {
         kg_err_set(err, KG_ERR_KERNEL_START_FAILED,
                    "the sandbox was lost before the kernel was ready");
@@ -257,7 +265,7 @@ void kg_kernel_on_proc_exit(void *user, const kg_exit_t *exit)
     kg_timer_stop(k->link.deadline);
     if (!k->told_start) {
         kg_err_t err = {0};
-        describe_exit(exit, &err);
+        describe_exit(k, exit, &err);
         k->life = KG_LIFE_ENDED;
         kg_kernel_start_failed(k, &err);
     } else if (k->failed) {

@@ -22,6 +22,21 @@ typedef struct kg_request kg_request_t;
     256 /* unended requests of one kernel: -ENOBUFS / queue_full above                             \
          */
 
+#define KG_KERNEL_NAME_LEN                                                                         \
+    10 /* "k" + 8 random characters, with NUL; stem of everything in the run directory */
+
+/* What another gateway needs to take a kernel over. Public plain data. The key is a secret: to be
+ * wiped, and kept where the daemon alone can read. It is worth nothing once the kernel has ended.
+ */
+typedef struct kg_kernel_memo {
+    char name[KG_KERNEL_NAME_LEN];
+    char session[64];
+    char key[65];
+    uint64_t token; /* kg_proc_token */
+} kg_kernel_memo_t;
+bool kg_kernel_memo_valid(const kg_kernel_memo_t *memo);
+void kg_kernel_memo_wipe(kg_kernel_memo_t *memo);
+
 typedef enum kg_kernel_state {
     KG_KERNEL_STARTING,
     KG_KERNEL_IDLE,
@@ -84,10 +99,18 @@ typedef struct kg_kernel_opts {
     uint64_t nofile;      /* as kg_spawn_opts_t */
     unsigned umask_bits;
     kg_kernel_limits_t limits;
+    /* A kernel that lives is taken over instead: argv, cwd and env of the above don't count. Which
+     * says nothing while a cell runs in it, so with left_cell silence is no fault: it is ready a
+     * second after the channels are connected. */
+    const kg_kernel_memo_t *memo; /* borrowed for the call; NULL = a fresh one */
+    bool left_cell;               /* a cell of the gateway before may still run */
 } kg_kernel_opts_t;
 
-/* Starts a new incarnation: fresh key, session, identity and connection file. sbx must outlive the
- * kernel until close's done. sink is copied. 0, or the error with no callback to come. */
+/* Starts a new incarnation: fresh key, session, identity and connection file. Or takes one over
+ * (see memo): on_ready's kernel_info is absent where it was silent, on_failed comes when it has
+ * ended (kg_kernel_exit tells how) or does not answer, and is killed then. Output of its fd 1 and 2
+ * may come before on_ready. sbx must outlive the kernel until close's done. sink is copied. 0, or
+ * the error with no callback to come. */
 int kg_kernel_start(kg_loop_t *loop,
                     kg_sbx_t *sbx,
                     const kg_kernel_opts_t *opts,
@@ -96,6 +119,10 @@ int kg_kernel_start(kg_loop_t *loop,
                     kg_kernel_t **ret_kernel,
                     kg_err_t *err);
 kg_kernel_state_t kg_kernel_state(const kg_kernel_t *kernel);
+/* NULL while it lives, or where its end is not known. Until close. */
+const kg_kernel_exit_t *kg_kernel_exit(const kg_kernel_t *kernel);
+/* -EPIPE when there is no process. */
+int kg_kernel_memo(const kg_kernel_t *kernel, kg_kernel_memo_t *ret_memo);
 pid_t kg_kernel_pid(const kg_kernel_t *kernel); /* as the host sees it; 0 before the spawn */
 /* Last bytes of fd 2, until close; any bytes. */
 kg_slice_t kg_kernel_stderr_tail(const kg_kernel_t *kernel);

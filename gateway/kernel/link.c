@@ -160,7 +160,8 @@ static void connect_all(kg_kernel_t *k)
     k->link.got_reply = k->link.got_iopub = false;
     k->link.since_ns = kg_now_ns();
     k->gap_probe[0] = '\0';
-    if (kg_kernel_cell_runs(k)) { /* tells that the cell is over, even if its reply was lost */
+    if (k->running &&
+        kg_kernel_cell_runs(k)) { /* tells that the cell is over, even if its reply was lost */
         (void)kg_link_send_info(k, KG_CHANNEL_SHELL, k->gap_probe);
     }
     nudge(k);
@@ -239,7 +240,7 @@ static bool is_proven(const kg_kernel_t *k)
     if (k->link.got_iopub && k->link.got_reply) {
         return true;
     }
-    return kg_kernel_cell_runs(k) && k->told_start &&
+    return kg_kernel_cell_runs(k) && (k->told_start || k->adopted) &&
            kg_now_ns() - k->link.since_ns >= BUSY_PROOF_NS;
 }
 
@@ -299,7 +300,8 @@ static void deadline_fired(void *user)
         missing = k->link.got_reply ? "nothing came on iopub" : "it did not answer kernel_info";
     }
     kg_err_set(&err, KG_ERR_KERNEL_TIMEOUT, "the kernel was not %s within %" PRIu64 " s: %s",
-               k->told_start ? "back" : "ready", k->limits.start_ns / KG_NS_PER_S, missing);
+               k->told_start || k->adopted ? "back" : "ready", k->limits.start_ns / KG_NS_PER_S,
+               missing);
     fail(k, &err);
 }
 

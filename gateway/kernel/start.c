@@ -41,6 +41,7 @@ static int format_connfile(kg_kernel_t *k, kg_buf_t *out)
     int rc = kg_format(cf.ip, sizeof(cf.ip), "%s/%s", kg_sbx_info(k->sbx)->run_dir, k->name);
     if (rc == 0) {
         kg_wire_key_generate(&k->session.key, cf.key);
+        memcpy(k->key, cf.key, sizeof(k->key)); /* hex, with its NUL */
         rc = kg_connfile_format(&cf, out);
     }
     sodium_memzero(cf.key, sizeof(cf.key));
@@ -98,13 +99,15 @@ void kg_kernel_start_failed(kg_kernel_t *k, const kg_err_t *err)
 void kg_kernel_start_ready(kg_kernel_t *k)
 {
     k->told_start = true;
+    k->left_cell = false; /* what it does is its owner's affair from now on */
     k->ready_ns = kg_now_ns();
     kg_buf_t info = k->link.info; /* the callback may close the kernel */
     k->link.info = (kg_buf_t){0};
-    kg_json_value_t content;
+    kg_json_value_t content = {0};
     kg_log(KG_LOG_DEBUG, "kernel.ready", "kernel=%s pid=%d ms=%u", k->name, (int)k->pid,
            (unsigned)((k->ready_ns - k->started_ns) / KG_NS_PER_MS));
-    if (k->sink.on_ready && kg_json_check(kg_buf_slice(&info), KG_JSON_DEPTH_MAX, &content) == 0) {
+    int rc = kg_json_check(kg_buf_slice(&info), KG_JSON_DEPTH_MAX, &content);
+    if (k->sink.on_ready && (rc == 0 || k->adopted)) { /* one that is busy may not have answered */
         k->sink.on_ready(k->user, content);
     }
     kg_buf_fini(&info);

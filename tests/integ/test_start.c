@@ -201,6 +201,49 @@ static void start_many_smallEach(void **state)
     rig_close(&rig);
 }
 
+/* Of a kernel that cannot be taken over it is said why, and nothing is left. */
+static void adopt_nobodyThere_failed(void **state)
+{
+    (void)state;
+    rig_t rig;
+    kg_kernel_memo_t memo = {.name = "kabcdefgh", .session = "sandal-00", .token = 77};
+    memset(memo.key, 'a', sizeof(memo.key) - 1);
+    assert_true(kg_kernel_memo_valid(&memo));
+    rig_open(&rig, "fake", "");
+    rig.opts.memo = &memo;
+    assert_int_equal(rig_start(&rig), 0);
+    assert_true(rig_wait(&rig, &rig.failed, 5000));
+    assert_int_equal(rig.err.code, KG_ERR_KERNEL_START_FAILED);
+    assert_non_null(strstr(rig.err.message, "cannot be taken over"));
+    assert_null(kg_kernel_exit(rig.kernel));
+    rig_close(&rig);
+}
+
+static void memo_ofALiveKernel_isWhole_othersAreRefused(void **state)
+{
+    (void)state;
+    rig_t rig;
+    kg_kernel_memo_t memo = {0};
+    rig_open(&rig, "fake", "");
+    rig_ready(&rig);
+    assert_int_equal(kg_kernel_memo(rig.kernel, &memo), 0);
+    assert_true(kg_kernel_memo_valid(&memo));
+    kg_kernel_memo_t bad = memo;
+    memcpy(bad.name, "../aaaaaa", sizeof(bad.name));
+    assert_false(kg_kernel_memo_valid(&bad));
+    bad = memo;
+    bad.session[3] = '"';
+    assert_false(kg_kernel_memo_valid(&bad));
+    bad = memo;
+    bad.key[10] = '\0';
+    assert_false(kg_kernel_memo_valid(&bad));
+    bad = memo;
+    bad.token = 0;
+    assert_false(kg_kernel_memo_valid(&bad));
+    rig_close_kernel(&rig, KG_KERNEL_CLOSE_NOW);
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +255,8 @@ int main(void)
         cmocka_unit_test(start_muteChannel_readyByTheOther),
         cmocka_unit_test(start_noSuchProgram_failed),
         cmocka_unit_test(start_many_smallEach),
+        cmocka_unit_test(adopt_nobodyThere_failed),
+        cmocka_unit_test(memo_ofALiveKernel_isWhole_othersAreRefused),
         cmocka_unit_test(close_inEveryStepOfTheStart_leavesNothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
