@@ -1,7 +1,7 @@
 /* gateway/context: sandboxes that outlived a gateway or a keeper. At the start the keeper is asked
  * what lives: those that the store knows are attached to, with their files and background processes
- * as they are; those it doesn't know end. Kernels of an earlier gateway end too: their runs were
- * told so, and nobody holds their channels. */
+ * as they are, and their kernels (adopt_kernel.c); those it doesn't know end. Other processes of an
+ * earlier gateway end too: nobody holds their pipes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +31,9 @@ static void reported(void *user, const uint64_t *tokens, size_t count, const kg_
     size_t ended = 0;
 
     for (size_t i = 0; !err && sandbox->sbx && i < count; i++) {
+        if (kg_kernel_may_live(sandbox, tokens[i])) {
+            continue;
+        }
         kg_sbx_end_token(sandbox->sbx, tokens[i]);
         ended++;
     }
@@ -57,10 +60,10 @@ static void attached(void *user, kg_sbx_t *sbx, const kg_err_t *err)
     if (kg_sbx_report(sbx, reported, sandbox) < 0) {
         kg_log(KG_LOG_WARN, "sandbox.report", "sandbox=%s", sandbox->id);
     }
+    sandbox->repause = was_paused;
     kg_box_found(sandbox, sbx);
-    if (was_paused) {
-        kg_pause_begin(sandbox);
-    }
+    kg_kernels_look(sandbox);
+    kg_kernels_pause_again(sandbox);
 }
 
 static bool lives(const kg_sandbox_t *sandbox, const char *const *ids, size_t count)

@@ -185,7 +185,8 @@ int kg_ask_start(kg_job_t *job, kg_err_t *err)
 
 static bool runs_ahead(const kg_context_t *context)
 {
-    return context->queued_runs || (context->current && context->current->kind == KG_JOB_RUN);
+    return context->queued_runs || kg_context_running(context) ||
+           (context->current && context->current->kind == KG_JOB_RUN);
 }
 
 static int ask(kg_context_t *context,

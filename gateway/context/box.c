@@ -346,6 +346,7 @@ void kg_box_found(kg_sandbox_t *sandbox, kg_sbx_t *sbx)
 void kg_box_not_found(kg_sandbox_t *sandbox)
 {
     sandbox->finding = false;
+    kg_kernels_lost(sandbox);
     down(sandbox, NULL);
 }
 

@@ -62,6 +62,7 @@ void kg_context_free(kg_context_t *context)
     kg_jobs_abort(context, KG_CAUSE_ABORT, true, &err);
     kg_job_destroy(&context->current);
     kg_inc_close(&context->inc);
+    kg_kernel_memo_drop(context);
     kg_timer_close(&context->backoff);
     kg_timer_close(&context->guard);
     kg_displays_destroy(&context->displays);
@@ -93,6 +94,10 @@ int kg_context_save(kg_context_t *context, kg_err_t *err)
                   context->lang->name, "template", context->from->name, "default",
                   context->is_default, "cwd", context->cwd, "env", context->env, "created_ns",
                   (json_int_t)context->created_ns, "incarnation", (json_int_t)context->incarnation);
+    json_t *kernel = body ? kg_kernel_record(context) : NULL;
+    if (kernel) {
+        (void)json_object_set_new(body, "kernel", kernel);
+    }
     KG_AUTO_FREE char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     if (!text) {
@@ -100,7 +105,9 @@ int kg_context_save(kg_context_t *context, kg_err_t *err)
     }
     kg_store_row_t row = {context->id, context->sandbox->id,
                           context->name[0] ? context->name : NULL, text};
-    return kg_store_context_put(context->core->store, &row, err);
+    int rc = kg_store_context_put(context->core->store, &row, err);
+    explicit_bzero(text, strlen(text)); /* the kernel's key */
+    return rc;
 }
 
 kg_context_t *kg_context_default(kg_sandbox_t *sandbox, const kg_tpl_language_t *lang)

@@ -11,12 +11,19 @@
 bool kg_context_running(const kg_context_t *context)
 {
     const kg_job_t *job = context->current;
+    if (job && job->kind == KG_JOB_LEFT) {
+        return context->left_cell;
+    }
     return job && job->kind == KG_JOB_RUN && job->step != KG_STEP_LEAVE;
 }
 
 static void start_now(kg_context_t *context)
 {
     kg_err_t err = {0};
+    if (context->memo && kg_inc_start(context, &err) == 0) {
+        return;
+    }
+    kg_kernel_verdict(context, false);
     if (kg_inc_start(context, &err)) {
         context->core->stats.kernels_failed++;
         kg_context_start_failed(context, &err);
@@ -173,7 +180,8 @@ void kg_context_end_kernel(kg_context_t *context, kg_cause_t cause)
     if (context->state == KG_CTX_ENDING) {
         return;
     }
-    /* Nothing has run in it: no output to wait for. */
+    /* Nothing has run in it, or what did is an earlier gateway's: no output to wait for. */
+    kg_kernel_verdict(context, false);
     kg_timer_close(&context->backoff);
     kg_inc_close(&context->inc);
     context->state = KG_CTX_DOWN;
@@ -230,9 +238,14 @@ int kg_context_reset(kg_context_t *context, kg_context_fn *done, void *user, kg_
 int kg_context_interrupt(kg_context_t *context, bool *ret_interrupted, kg_err_t *err)
 {
     (void)err;
-    *ret_interrupted = kg_context_running(context) && !context->current->run->ended;
-    if (*ret_interrupted) {
-        kg_run_stop(context->current->run, KG_CAUSE_INTERRUPT);
+    const kg_job_t *job = context->current;
+    *ret_interrupted = kg_context_running(context) && !(job->run && job->run->ended);
+    if (*ret_interrupted && job->run) {
+        kg_run_stop(job->run, KG_CAUSE_INTERRUPT);
+    } else if (*ret_interrupted) {
+        kg_pause_wake(context->sandbox);
+        (void)kg_kernel_interrupt_or_kill(context->inc->kernel,
+                                          kg_ms(context->core->config.interrupt_grace_ms));
     }
     return 0;
 }

@@ -51,6 +51,7 @@ void kg_core_tick(void *user)
     kg_sandbox_t *next = NULL;
     if (core->ticks % KG_LEDGER_S == 0) {
         kg_ledger_tick(core);
+        kg_kernel_records_tick(core);
     }
     if (minute) {
         kg_run_budget_tick(core->budget, kg_wall_ns());

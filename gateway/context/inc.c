@@ -283,10 +283,17 @@ static void on_sent(void *user)
     push(run->inc, &item);
 }
 
+/* The keeper has gone, and this gateway ends with it: not so the kernel, perhaps. The next gateway
+ * finds out, and ends what is under way. */
+static bool not_ours(const kg_inc_t *inc, const kg_kernel_exit_t *exit)
+{
+    return exit && exit->proc.lost && inc->core && inc->core->keeper_lost;
+}
+
 static void on_done(void *user, const kg_request_end_t *end)
 {
     kg_run_t *run = user;
-    if (!run->inc) {
+    if (!run->inc || not_ours(run->inc, end->exit)) {
         return;
     }
     kg_item_t item = {
@@ -363,6 +370,20 @@ static void note_start(kg_context_t *context, bool forked)
     }
 }
 
+static void started(kg_inc_t *inc)
+{
+    kg_context_t *context = inc->context;
+    inc->ready_ns = kg_now_ns();
+    inc->core->stats.kernels_started++;
+    kg_log(KG_LOG_INFO, "kernel.ready", "context=%s incarnation=%u ms=%llu", context->id,
+           context->incarnation,
+           (unsigned long long)(kg_kernel_start_ns(inc->kernel) / KG_NS_PER_MS));
+    context->state = KG_CTX_READY;
+    context->execution_count = 0;
+    kg_kernel_record_begin(context);
+    note_start(context, inc->forked);
+}
+
 static void on_ready(void *user, kg_json_value_t info)
 {
     kg_inc_t *inc = user;
@@ -371,14 +392,11 @@ static void on_ready(void *user, kg_json_value_t info)
     if (!context) {
         return;
     }
-    inc->ready_ns = kg_now_ns();
-    inc->core->stats.kernels_started++;
-    kg_log(KG_LOG_INFO, "kernel.ready", "context=%s incarnation=%u ms=%llu", context->id,
-           context->incarnation,
-           (unsigned long long)(kg_kernel_start_ns(inc->kernel) / KG_NS_PER_MS));
-    context->state = KG_CTX_READY;
-    context->execution_count = 0;
-    note_start(context, inc->forked);
+    if (inc->adopting) {
+        kg_kernel_adopted(inc);
+    } else {
+        started(inc);
+    }
     kg_wait_t *waits = KG_TAKE(context->ready_waits);
     kg_sandbox_t *sandbox = context->sandbox;
     context->fresh = false;
@@ -411,6 +429,10 @@ static void on_failed(void *user, const kg_err_t *err)
 {
     kg_inc_t *inc = user;
     kg_context_t *context = inc->context;
+    if (context && inc->adopting) {
+        kg_kernel_not_adopted(inc, err);
+        return;
+    }
     inc->core->stats.kernels_failed++;
     if (context) {
         kg_err_t copy = *err;
@@ -460,6 +482,9 @@ static void on_orphan(void *user, const kg_jmsg_t *msg)
 static void on_exit_told(void *user, const kg_kernel_exit_t *exit)
 {
     kg_inc_t *inc = user;
+    if (not_ours(inc, exit)) {
+        return;
+    }
     kg_item_t item = {.kind = ITEM_EXIT, .exit = *exit};
     push(inc, &item);
 }
@@ -549,6 +574,17 @@ static int start_kernel(kg_inc_t *inc, kg_context_t *context, kg_err_t *err)
     };
     KG_AUTO(kg_env_fini) kg_env_t env = {0};
     char cwd[KG_SBX_PATH_MAX];
+    if (inc->adopting) {
+        const kg_kernel_opts_t found = {
+            .spec = context->lang->spec,
+            .username = "user",
+            .limits = {.start_ns = kg_ms(KG_ADOPT_MS)},
+            .memo = context->memo,
+            .left_cell = context->left_cell,
+        };
+        return kg_kernel_start(context->core->loop, context->sandbox->sbx, &found, &sink, inc,
+                               &inc->kernel, err);
+    }
     if (kernel_env(context, &env)) {
         return kg_oom(err);
     }
@@ -571,6 +607,16 @@ static int start_kernel(kg_inc_t *inc, kg_context_t *context, kg_err_t *err)
                            &inc->kernel, err);
 }
 
+/* Its latest run, which what it still prints belongs to. */
+static void hold_left(kg_inc_t *inc)
+{
+    kg_run_t *run = inc->context->left_run;
+    if (run && !run->expired && kg_run_revive(run, inc->context) == 0) {
+        run->inc = inc;
+        kg_inc_hold(inc, run);
+    }
+}
+
 int kg_inc_start(kg_context_t *context, kg_err_t *err)
 {
     kg_inc_t *inc = calloc(1, sizeof(*inc));
@@ -580,6 +626,7 @@ int kg_inc_start(kg_context_t *context, kg_err_t *err)
     inc->context = context;
     inc->sandbox = context->sandbox;
     inc->core = context->core;
+    inc->adopting = context->memo != NULL;
     inc->oom_before = kg_box_oom_kills(context->sandbox);
     int rc = kg_timer_create(context->core->loop, pump, inc, &inc->pump) ? kg_oom(err) : 0;
     rc = rc ? rc : start_kernel(inc, context, err);
@@ -591,6 +638,10 @@ int kg_inc_start(kg_context_t *context, kg_err_t *err)
     DL_APPEND(context->core->incs, inc);
     context->sandbox->incs++;
     context->inc = inc;
+    if (inc->adopting) {
+        hold_left(inc);
+        return 0;
+    }
     context->incarnation++;
     kg_displays_clear(context->displays);
     (void)kg_context_save(context, NULL);

@@ -31,6 +31,8 @@ enum {
     KG_BACKOFF_MS = 100, /* doubled with each try */
     KG_GUARD_MS =
         900, /* from a kill to the end of what it was to end, should its exit not be told */
+    KG_ADOPT_MS = 15000,  /* in which a kernel of an earlier gateway must answer; more than one
+                             request of  KG_HIDDEN_MS, which it may be at */
     KG_HIDDEN_MS = 10000, /* a request of our own that takes longer is interrupted, then killed */
     /* the least that a client may ask for */
     KG_WISH_MEMORY_MIB_MIN = 16,
@@ -209,6 +211,8 @@ void kg_run_start_failed(kg_run_t *run, const kg_err_t *why);
 /* What enter() said when it could not set env and cwd for the run. */
 void kg_run_enter_failed(kg_run_t *run, const char *name, const char *message);
 const kg_mapper_sink_t *kg_run_mapper_sink(kg_run_t *run, kg_mapper_sink_t *sink);
+/* Of an earlier gateway: what is still to come of it can be applied. -ENOMEM. */
+int kg_run_revive(kg_run_t *run, kg_context_t *context);
 void kg_run_forget_request(kg_run_t *run); /* releases the request and the mapper; unrefs */
 
 /* 1: *ret is the run that was asked for with this key; 0: none yet; key_reused. */
@@ -227,6 +231,8 @@ typedef enum kg_job_kind {
     KG_JOB_COMPLETE,
     KG_JOB_INSPECT,
     KG_JOB_VARIABLES,
+    KG_JOB_LEFT,  /* a kernel that was taken over: it is asked to leave what a run of before had
+                     entered, which it answers when the cell of before is over */
     KG_JOB_HELPER /* what the gateway itself asks of the helper module: code is the expression */
 } kg_job_kind_t;
 typedef enum kg_job_step {
@@ -258,6 +264,8 @@ void kg_job_enqueue(kg_context_t *context, kg_job_t *job);
 /* Its deadline from now on: one that waits is answered busy then, one that is with the kernel
  * interrupted. -ENOMEM. */
 int kg_job_arm(kg_job_t *job, uint64_t after_ns);
+/* After limit_ms (0 = never) its cell is interrupted. */
+void kg_job_start_left(kg_context_t *context, uint64_t limit_ms);
 void kg_job_destroy(kg_job_t **job); /* takes it off the queue */
 /* Starts the next job if the kernel is free; starts the kernel if there is none. */
 void kg_context_pump(kg_context_t *context);
@@ -328,6 +336,12 @@ struct kg_context {
     kg_job_t *current;
     unsigned queued_runs;
     kg_displays_t *displays;
+    kg_kernel_memo_t
+        *memo;          /* the kernel of an earlier gateway, until it is known whether it lives */
+    kg_run_t *left_run; /* with memo: its latest, or NULL */
+    bool left_cell;     /* that was under way, and may still be */
+    uint64_t kernel_since_ns;  /* wall clock: runs that were made since then are this kernel's */
+    uint64_t saved_count;      /* of execution_count */
     kg_wait_t *ready_waits;    /* create, reset */
     kg_wait_t *gone_wait;      /* delete */
     kg_context_t *prev, *next; /* of the sandbox */
@@ -360,6 +374,23 @@ int kg_context_dir(const kg_context_t *context, const char *cwd, char ret[KG_SBX
 int kg_cwd_check(const char *cwd, kg_err_t *err);
 int kg_obj_name_check(const char *name, kg_err_t *err);
 
+/* ---- kernels that outlive the gateway: adopt_kernel.c ---- */
+
+json_t *kg_kernel_record(const kg_context_t *context); /* NULL: there is none */
+void kg_kernel_record_load(kg_context_t *context, json_t *record);
+void kg_kernel_record_begin(kg_context_t *context); /* a fresh kernel is ready */
+void kg_kernel_records_tick(kg_core_t *core);       /* each KG_LEDGER_S: counts */
+void kg_kernels_recovered(kg_sandbox_t *sandbox);   /* its runs are loaded */
+/* Whether this run of an earlier gateway ends when the fate of its kernel is known. */
+bool kg_kernel_awaits_verdict(const kg_run_t *run);
+bool kg_kernel_may_live(const kg_sandbox_t *sandbox, uint64_t token);
+void kg_kernels_look(kg_sandbox_t *sandbox); /* its place was found */
+void kg_kernels_lost(kg_sandbox_t *sandbox); /* it was not */
+/* Lives it, with its variables? Once; runs of before end by it. */
+void kg_kernel_verdict(kg_context_t *context, bool kept);
+void kg_kernel_memo_drop(kg_context_t *context); /* without a verdict */
+void kg_kernels_pause_again(kg_sandbox_t *sandbox);
+
 /* ---- one kernel of a context: an incarnation ---- */
 
 typedef struct kg_item kg_item_t;
@@ -379,6 +410,7 @@ struct kg_inc {
     uint64_t ready_ns;
     uint64_t oom_before;          /* kg_box_oom_kills when it was started */
     bool forked;                  /* by a zygote */
+    bool adopting;                /* the kernel of an earlier gateway, not answered yet */
     bool ran;                     /* a run of a client was started in it */
     kg_run_t *held[KG_HELD_RUNS]; /* ended, newest last */
     size_t held_count;
@@ -396,6 +428,8 @@ void kg_inc_close(kg_inc_t **inc);
  * before. */
 int kg_inc_execute(kg_inc_t *inc, kg_run_t *run, kg_err_t *err);
 void kg_inc_hold(kg_inc_t *inc, kg_run_t *run);
+void kg_kernel_adopted(kg_inc_t *inc); /* adopt_kernel.c */
+void kg_kernel_not_adopted(kg_inc_t *inc, const kg_err_t *why);
 
 /* ---- sandboxes ---- */
 
@@ -490,6 +524,7 @@ struct kg_sandbox {
     uint64_t active_ns;     /* wall clock, to be shown */
     uint64_t idle_since_ns; /* the same moment by the clock that no one sets */
     bool reuse;             /* its files are there */
+    bool repause;           /* found paused: to be paused again when its kernels have answered */
     bool finding;           /* at the start: the keeper is asked whether it lives */
     bool deleted;           /* not found any more */
     bool keep_files;

@@ -1,5 +1,6 @@
 /* gateway/context: the start after a stop. Sandboxes and contexts come back from the store without
- * processes; runs from their logs, those that were going as gateway_restart. */
+ * processes; runs from their logs. Those that were going end as gateway_restart: at once, or when
+ * it is known whether their kernel lives. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +49,7 @@ static int load_context(void *user, const kg_store_row_t *row)
     context->incarnation = (unsigned)incarnation;
     context->cwd = cwd ? strdup(cwd) : NULL;
     context->env = json_is_object(env) ? json_incref(env) : NULL;
+    kg_kernel_record_load(context, json_object_get(body, "kernel"));
     (void)kg_format(context->name, sizeof(context->name), "%s", row->name ? row->name : "");
     json_decref(body);
     return 0;
@@ -122,6 +124,10 @@ static int fill_run(kg_run_t *run, kg_sandbox_t *sandbox)
     (void)kg_format(run->context_id, sizeof(run->context_id), "%s", meta->context);
     (void)kg_format(run->code_hash, sizeof(run->code_hash), "%s", meta->code_hash);
     run->key = meta->key[0] ? strdup(meta->key) : NULL;
+    if (!kg_run_log_finished(run->log) && !run->is_command && kg_kernel_awaits_verdict(run)) {
+        run->ended = false;
+        return 0;
+    }
     if (!kg_run_log_finished(run->log)) {
         return kg_run_log_finish_recovered(run->log, true);
     }
@@ -206,6 +212,7 @@ int kg_core_recover(kg_core_t *core, kg_err_t *err)
     (void)closedir(dir);
     for (kg_sandbox_t *s = core->sandboxes; s; s = s->hh.next) {
         DL_SORT(s->runs, by_creation);
+        kg_kernels_recovered(s);
         (void)kg_store_memo_each(core->store, s->id, load_memo, s, NULL);
     }
     return 0;

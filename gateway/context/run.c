@@ -452,6 +452,7 @@ make_log(kg_run_t *run, const char *id, const kg_context_t *context, const kg_ru
         .key = run->key,
         .code_hash = run->code_hash,
         .created_wall_ns = kg_wall_ns(),
+        .timeout_ms = run->timeout_ns / KG_NS_PER_MS,
         .retain_s = opts->retain_s >= 0 ? (uint32_t)opts->retain_s : core->config.retain_s,
         .ansi = opts->ansi,
         .silent = opts->silent,
@@ -462,6 +463,24 @@ make_log(kg_run_t *run, const char *id, const kg_context_t *context, const kg_ru
     return rc ? rc
               : kg_mapper_create(&run->opts->mapper, run->log, context->displays,
                                  kg_run_mapper_sink(run, &sink), &run->mapper);
+}
+
+int kg_run_revive(kg_run_t *run, kg_context_t *context)
+{
+    const kg_run_meta_t *meta = kg_run_log_meta(run->log);
+    const kg_run_opts_t usual = {.ansi = meta->ansi, .silent = meta->silent};
+    kg_mapper_opts_t mapper;
+    mapper_opts(context, &usual, &mapper);
+    run->opts = kg_opts_get(run->core, &mapper);
+    if (!run->opts ||
+        kg_mapper_create(&run->opts->mapper, run->log, context->displays, NULL, &run->mapper)) {
+        kg_opts_unref(&run->opts);
+        return -ENOMEM;
+    }
+    if (run->ended) {
+        kg_mapper_ended(run->mapper);
+    }
+    return 0;
 }
 
 /* Into the sandbox's list and the context's queue. */

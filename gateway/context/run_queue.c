@@ -59,6 +59,7 @@ void kg_job_destroy(kg_job_t **job)
     *job = NULL;
     if (context->current == j) {
         context->current = NULL;
+        context->left_cell = context->left_cell && j->kind != KG_JOB_LEFT;
     } else if (j->step == KG_STEP_QUEUED) {
         DL_DELETE(context->jobs, j);
         context->queued_runs -= j->kind == KG_JOB_RUN;
@@ -169,8 +170,18 @@ static void entered(kg_job_t *job, bool alive)
 
 static void left(kg_job_t *job, bool alive)
 {
-    if (alive) {
-        kg_job_finished(job->context);
+    kg_context_t *context = job->context;
+    bool was_left = job->kind == KG_JOB_LEFT;
+    if (!alive) {
+        return;
+    }
+    if (context->left_cell) {
+        context->left_cell = false;
+        (void)kg_context_save(context, NULL);
+    }
+    kg_job_finished(context);
+    if (was_left) {
+        kg_kernels_pause_again(context->sandbox);
     }
 }
 
@@ -290,6 +301,27 @@ int kg_hidden_start(kg_job_t *job,
     return kg_kernel_execute(job->context->inc->kernel, &args, &sink, job, &job->request, err);
 }
 
+void kg_job_start_left(kg_context_t *context, uint64_t limit_ms)
+{
+    kg_job_t *job = calloc(1, sizeof(*job));
+    kg_err_t err = {0};
+    if (!job) {
+        return; /* the next run waits in the kernel's own queue */
+    }
+    job->context = context;
+    job->kind = KG_JOB_LEFT;
+    job->step = KG_STEP_MAIN;
+    context->current = job;
+    bool helper = kg_template_has_helper(context->from, context->lang);
+    const char *expression = helper ? "__import__('sandal_context').leave()" : "0";
+    if (kg_hidden_start(job, expression, left, &err) ||
+        (limit_ms && kg_job_arm(job, kg_ms(limit_ms)))) {
+        kg_log(KG_LOG_WARN, "kernel.left", "context=%s code=%s", context->id,
+               kg_err_name(err.code));
+        kg_job_destroy(&context->current);
+    }
+}
+
 /* ---- the queue itself ---- */
 
 void kg_job_finished(kg_context_t *context)
@@ -318,11 +350,14 @@ static void start_job(kg_context_t *context)
 
 void kg_context_pump(kg_context_t *context)
 {
-    if (context->current || !context->jobs || context->gone) {
+    if (!context->jobs || context->gone) {
         return;
     }
     if (context->sandbox->pause != KG_PAUSE_NO) {
         kg_pause_wake(context->sandbox);
+        return;
+    }
+    if (context->current) {
         return;
     }
     if (context->state == KG_CTX_DOWN || context->state == KG_CTX_DEAD) {

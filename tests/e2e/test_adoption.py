@@ -1,4 +1,4 @@
-"""Sandboxes outlive a gateway and a keeper that are killed; what they were asked to run meanwhile ends truly."""
+"""Sandboxes and their kernels outlive a gateway and a keeper that are killed; what they were asked to run meanwhile ends truly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Iterator
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import Daemon, wait_for
-from harness.processes import first_init, inits
+from harness.processes import first_init, host_pid, inits
 
 pytestmark = pytest.mark.smoke
 
@@ -27,13 +27,22 @@ def begin(sandbox: Sandbox) -> None:
 
 
 def slow_run(sandbox: Sandbox) -> str:
-    """Leaves a run behind that goes on; its id."""
+    return begin_run(sandbox, "import time\nprint('up', flush=True)\ntime.sleep(600)")
+
+
+def ended(sandbox: Sandbox, run: str) -> dict[str, Any]:
+    """Waits for the end of a run."""
+    return wait_for(lambda: (got := sandbox.get(f"/runs/{run}")) and got["status"] not in ("queued", "running") and got, timeout=30)
+
+
+def begin_run(sandbox: Sandbox, code: str) -> str:
+    """Leaves a run behind that goes on, and has printed; its id."""
     ids: list[str] = []
     up = threading.Event()
 
     def follow() -> None:
         try:
-            for event in sandbox.stream("import time\nprint('up', flush=True)\ntime.sleep(600)", on_disconnect="detach"):
+            for event in sandbox.stream(code, on_disconnect="detach"):
                 ids.extend([event["run"]] if "run" in event else [])
                 if event["type"] == "stdout":
                     up.set()
@@ -51,8 +60,10 @@ def goes_on(d: Daemon, sandbox_id: str, init: int) -> None:
     record = client.get(f"/v1/sandboxes/{sandbox_id}")
     assert record["state"] == "running", record
     again = Sandbox(client, record)
-    got = again.run("print(open('kept').read(), 'marker' in globals())")
-    assert got["status"] == "ok" and got["stdout"] == "here False\n", got
+    contexts = again.get("/contexts")["items"]
+    got = again.run("print(open('kept').read(), marker)")
+    assert got["status"] == "ok" and got["stdout"] == "here 1\n", got
+    assert [c["incarnation"] for c in contexts] == [1], contexts
     assert first_init(sandbox_id) == init
     client.delete(f"/v1/sandboxes/{sandbox_id}")
     wait_for(lambda: not inits(sandbox_id))
@@ -89,9 +100,120 @@ def test_sandbox_outlives_the_gateway(daemon: Daemon) -> None:
     init = first_init(sandbox.id)
     run = slow_run(sandbox)
     client = kill_gateway(daemon)
-    got = client.get(f"/v1/sandboxes/{sandbox.id}/runs/{run}")
-    assert got["status"] == "gateway_restart", got
+    again = Sandbox(client, client.get(f"/v1/sandboxes/{sandbox.id}"))
+    got = ended(again, run)
+    assert (got["status"], got["stdout"]) == ("gateway_restart", "up\n"), got
+    assert (got["error"]["started"], got["error"]["state"]) == (True, "kept"), got
+    context = again.get("/contexts")["items"][0]
+    assert context["state"] == "busy", context
+    again.client.error("POST", f"{again.path}/contexts/{context['id']}/complete", 409, "busy", json={"code": "mar"})
+    assert again.post(f"/contexts/{context['id']}/interrupt")["interrupted"] is True
     goes_on(daemon, sandbox.id, init)
+
+
+def test_what_a_cell_prints_after_the_crash_is_its_late_output(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    run = begin_run(sandbox, "import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+                             "print('end'); answer = 42")
+    for _ in range(2):  # a second crash finds no run under way, and a cell that is
+        sandbox.client = kill_gateway(daemon)
+        assert ended(sandbox, run)["error"]["state"] == "kept"
+        wait_for(lambda: sandbox.get("/contexts")["items"][0]["state"] == "busy")
+    result: dict[str, Any] = {}
+    after = threading.Thread(target=lambda: result.update(sandbox.run("answer")))
+    after.start()
+    wait_for(lambda: sandbox.get("/contexts")["items"][0]["queue"] == 1)
+    sandbox.client.call("PUT", f"{sandbox.path}/fs/file", params={"path": "go"}, content=b"", expect=201)
+    after.join(30)
+    assert (result["status"], result["text"]) == ("ok", "42"), result
+    got = wait_for(lambda: (got := sandbox.get(f"/runs/{run}")) and got["late"] and got)
+    assert (got["status"], got["stdout"]) == ("gateway_restart", "up\nend\n"), got
+    sandbox.delete()
+
+
+def test_a_kernel_that_was_found_again_is_whole(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    assert sandbox.run("import os, threading\nx = 42\no = os.getpid()")["execution_count"] == 1
+    assert sandbox.run("x", env={"Z": "1"}, cwd="/tmp")["execution_count"] == 2
+    for round_ in (3, 4):
+        sandbox.client = kill_gateway(daemon)
+        got = sandbox.run("print(x, o == os.getpid(), os.environ.get('Z')); x")
+        assert (got["stdout"], got["text"], got["execution_count"]) == ("42 True None\n", "42", round_), got
+    context = sandbox.get("/contexts")["items"][0]
+    names = sandbox.get(f"/contexts/{context['id']}/variables")
+    assert any(v["name"] == "x" for v in names["items"]), names
+    run = begin_run(sandbox, "import time\nprint('up', flush=True)\ntime.sleep(600)")
+    assert sandbox.post(f"/contexts/{context['id']}/interrupt")["interrupted"] is True
+    assert ended(sandbox, run)["status"] == "interrupted"
+    plot = sandbox.run("import matplotlib.pyplot as p; p.plot([1, 2]); p.show()")
+    assert any(r["type"] == "image/png" for r in plot["results"]) or plot["status"] == "error", plot
+    # Files of its own descriptors too: what a child prints comes by them.
+    assert sandbox.run("os.system('echo child')")["stdout"] == "child\n"
+    assert sandbox.post(f"/contexts/{context['id']}/reset")["incarnation"] == 2
+    assert "x" not in str(sandbox.run("'x' in globals()")["text"])
+    sandbox.delete()
+
+
+def test_a_forked_kernel_is_found_again_or_told_of(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox(checkpointable=False)
+    if sandbox.record["start"] != "zygote":
+        pytest.skip("there are no zygotes here")
+    assert sandbox.run("x = 42")["status"] == "ok"
+    sandbox.client = kill_gateway(daemon)
+    assert sandbox.run("x")["text"] == "42"
+    sandbox.delete()
+
+
+def test_a_kernel_that_dies_meanwhile_is_told_of(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    kernel = host_pid(sandbox.id, int(sandbox.run("import os; os.getpid()")["text"]))
+    run = slow_run(sandbox)
+    daemon.kill()
+    os.kill(kernel, signal.SIGKILL)
+    wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
+    daemon.start()
+    sandbox.client = Client(daemon.url, daemon.key)
+    got = ended(sandbox, run)
+    assert (got["status"], got["error"]["state"]) == ("gateway_restart", "lost"), got
+    context = sandbox.get("/contexts")["items"][0]
+    assert (context["state"], context["last_exit"]["signal"]) == ("restarting", signal.SIGKILL), context
+    assert sandbox.run("'os' in globals()")["text"] == "False"
+    assert sandbox.get("/contexts")["items"][0]["incarnation"] == 2
+    sandbox.delete()
+
+
+def test_a_paused_sandbox_is_paused_again(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    assert sandbox.run("x = 42")["status"] == "ok"
+    if sandbox.client.call("POST", f"{sandbox.path}/pause").status_code != 200:
+        pytest.skip("this isolation pauses nothing")
+    sandbox.client = kill_gateway(daemon)
+    wait_for(lambda: sandbox.get()["state"] == "paused")
+    assert sandbox.run("x")["text"] == "42"
+    sandbox.delete()
+
+
+@pytest.mark.parametrize("template, begin_code, code, text", [
+    ("code-interpreter-node", "var x = 42", "x", "42"),
+    ("code-interpreter-r", "x <- 42", "x", "[1] 42"),
+])
+def test_kernels_of_other_languages_outlive_the_gateway(daemon: Daemon, template: str, begin_code: str, code: str, text: str) -> None:
+    client = Client(daemon.url, daemon.key)
+    if template not in [t["name"] for t in client.get("/v1/templates")["items"] if t.get("built", True)]:
+        pytest.skip(f"template {template} is not there")
+    sandbox = client.sandbox(template=template)
+    assert sandbox.run(begin_code)["status"] == "ok"
+    slow = {"code-interpreter-node": "console.log('up'); const e = Date.now() + 4000; while (Date.now() < e) {}; var y = x + 1",
+            "code-interpreter-r": "cat('up\\n'); Sys.sleep(4); y <- x + 1"}[template]
+    run = begin_run(sandbox, slow)
+    sandbox.client = kill_gateway(daemon)
+    assert ended(sandbox, run)["error"]["state"] == "kept"
+    assert sandbox.get("/contexts")["items"][0]["state"] == "busy"
+    got = sandbox.run(code.replace("x", "y"))
+    assert (got["status"], got["text"]) == ("ok", text.replace("42", "43")), got
+    got = sandbox.run(code)
+    assert (got["text"], got["execution_count"]) == (text, 4), got
+    sandbox.delete()
 
 
 def test_sandbox_outlives_the_keeper(daemon: Daemon) -> None:
@@ -99,9 +221,15 @@ def test_sandbox_outlives_the_keeper(daemon: Daemon) -> None:
     sandbox = client.sandbox()
     begin(sandbox)
     init = first_init(sandbox.id)
+    run = slow_run(sandbox)
     daemon.kill()
     assert first_init(sandbox.id) == init
     daemon.start()
+    sandbox.client = Client(daemon.url, daemon.key)
+    got = ended(sandbox, run)
+    assert (got["status"], got["error"]["state"]) == ("gateway_restart", "kept"), got
+    context = sandbox.get("/contexts")["items"][0]
+    assert sandbox.post(f"/contexts/{context['id']}/interrupt")["interrupted"] is True
     goes_on(daemon, sandbox.id, init)
 
 
