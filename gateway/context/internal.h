@@ -658,11 +658,12 @@ bool kg_commands_busy(const kg_sandbox_t *sandbox, bool keep);
 /* Of a kernelspec, but for NAME=…${NAME}…. -ENOMEM. */
 int kg_spec_env(const kg_tpl_language_t *lang, kg_env_t *env);
 /* Of any kernel of a language of `from` in a sandbox of tpl that has a /tmp of its own, before what
- * its client wishes; HOME is the caller's. -ENOMEM. */
+ * its client wishes; HOME is the caller's, home is what templates call so. -ENOMEM. */
 int kg_language_env(const kg_core_t *core,
                     const kg_template_t *tpl,
                     const kg_template_t *from,
                     const kg_tpl_language_t *lang,
+                    const char *home,
                     kg_env_t *env);
 /* Where the template has no debugger. -ENOMEM. */
 int kg_env_hide_debugger(const kg_template_t *from, const kg_tpl_language_t *lang, kg_env_t *env);

@@ -4,10 +4,11 @@
 #include "gateway/base/str.h"
 #include "gateway/context/internal.h"
 
-/* tmpdir: NULL = /tmp is its own. */
+/* home: what ${HOME} is to a template. tmpdir: NULL = /tmp is its own. */
 static int base_env(const kg_core_t *core,
                     const kg_template_t *tpl,
                     const kg_template_t *from,
+                    const char *home,
                     const char *tmpdir,
                     kg_env_t *env)
 {
@@ -17,6 +18,7 @@ static int base_env(const kg_core_t *core,
     rc = rc ? rc : kg_env_set(env, "TZ", "UTC");
     rc = rc ? rc : kg_env_set(env, "USER", "user");
     rc = rc ? rc : kg_env_set(env, "LOGNAME", "user");
+    rc = rc ? rc : kg_env_set(env, "HOME", home);
     rc = rc || !tmpdir ? rc : kg_env_set(env, "TMPDIR", tmpdir);
     rc = rc ? rc : kg_env_merge(env, &core->sandbox_env);
     rc = rc ? rc : kg_env_merge_strings(env, tpl->env.items);
@@ -27,7 +29,8 @@ int kg_sandbox_env(const kg_sandbox_t *sandbox, const kg_template_t *from, kg_en
 {
     bool closed =
         strcmp(sandbox->launcher, "process") == 0; /* it may not write to the host's /tmp */
-    return base_env(sandbox->core, sandbox->tpl, from, closed ? sandbox->info.home : NULL, env);
+    const char *home = sandbox->info.home;
+    return base_env(sandbox->core, sandbox->tpl, from, home, closed ? home : NULL, env);
 }
 
 /* NAME=…${NAME}…: the kernel room puts such an entry around what is here in the end. */
@@ -56,9 +59,10 @@ int kg_language_env(const kg_core_t *core,
                     const kg_template_t *tpl,
                     const kg_template_t *from,
                     const kg_tpl_language_t *lang,
+                    const char *home,
                     kg_env_t *env)
 {
-    int rc = base_env(core, tpl, from, NULL, env);
+    int rc = base_env(core, tpl, from, home, NULL, env);
     return rc ? rc : kg_spec_env(lang, env);
 }
 

@@ -333,9 +333,10 @@ static void load(kg_zygote_t *z)
 {
     KG_AUTO(kg_env_fini) kg_env_t env = {0};
     kg_err_t err = {0};
+    const char *home = kg_sbx_info(z->sbx)->home;
     z->state = KG_ZYGOTE_LOADING;
-    if (kg_language_env(z->core, z->tpl, z->tpl, z->lang, &env) ||
-        kg_env_set(&env, "HOME", kg_sbx_info(z->sbx)->home) || add_paths(z, &env) ||
+    if (kg_language_env(z->core, z->tpl, z->tpl, z->lang, home, &env) ||
+        kg_env_set(&env, "HOME", home) || add_paths(z, &env) ||
         kg_env_hide_debugger(z->tpl, z->lang, &env)) {
         over(z, "out of memory");
         return;

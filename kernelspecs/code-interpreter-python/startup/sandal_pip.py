@@ -14,7 +14,7 @@ def _installed():
     for package in importlib.metadata.distributions():
         folder = getattr(package, "_path", None)
         try:
-            found[package.name] = (package.version, folder.stat().st_mtime_ns if folder else 0)
+            found.setdefault(package.name, (package.version, folder.stat().st_mtime_ns if folder else 0))  # what covers comes first
         except (OSError, KeyError, AttributeError, TypeError):
             pass  # half removed by someone else just now
     return found
