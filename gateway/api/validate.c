@@ -441,6 +441,8 @@ static int check_strings(const kg_field_t *f, const json_t *value, const where_t
         return refuse(err, w, "'%s' has %zu items; %lld is the most.", f->name, count,
                       (long long)max_or(f, LIST_MAX));
     }
+    int64_t cap = max_or(f, LIST_STRING_MAX);
+    cap = cap > LIST_STRING_MAX ? cap : LIST_STRING_MAX;
     size_t i;
     json_t *item;
     json_array_foreach (value, i, item) {
@@ -451,9 +453,9 @@ static int check_strings(const kg_field_t *f, const json_t *value, const where_t
             return refuse(err, &at, "Item %zu of '%s' must be a string, not %s.", i, f->name,
                           type_of(item));
         }
-        if (json_string_length(item) > LIST_STRING_MAX) {
-            return refuse(err, &at, "Item %zu of '%s' is over %d bytes.", i, f->name,
-                          LIST_STRING_MAX);
+        if ((int64_t)json_string_length(item) > cap) {
+            return refuse(err, &at, "Item %zu of '%s' is over %lld bytes.", i, f->name,
+                          (long long)cap);
         }
     }
     return 0;

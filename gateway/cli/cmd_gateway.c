@@ -76,6 +76,7 @@ static void core_config(const kg_config_t *config, const char *data_home, kg_cor
     ret->network_none = strcmp(config->network, "none") == 0;
     ret->retain_s = (unsigned)(config->timeouts.retain / KG_NS_PER_S);
     ret->code_max = config->limits.code_bytes;
+    ret->cmd_max = config->limits.cmd_bytes;
     ret->sandbox_log_bytes = config->budgets.sandbox_log_bytes;
     ret->daemon_log_bytes = config->budgets.log_bytes;
     ret->output_bytes_max = config->limits.output_bytes;

@@ -50,6 +50,7 @@ typedef struct kg_config {
         uint64_t body_bytes;
         uint64_t frame_bytes;
         uint64_t code_bytes;
+        uint64_t cmd_bytes;
         uint64_t connections;
         uint64_t sandboxes;
         uint64_t processes;

@@ -165,6 +165,8 @@ const kg_option_t kg_options[] = {
           GIB,
           "Largest WebSocket message from a client"),
     BYTES("limits.code_bytes", limits.code_bytes, "8MiB", 1, GIB, "Largest `code` of one run"),
+    BYTES(
+        "limits.cmd_bytes", limits.cmd_bytes, "64KiB", 1, 64 * KIB, "Largest `cmd` of one `exec`"),
     COUNT("limits.connections",
           limits.connections,
           "10000",

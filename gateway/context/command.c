@@ -20,15 +20,15 @@ enum {
 
 /* ---- checks ---- */
 
-static int too_long(kg_err_t *err, const char *pointer)
+static int too_long(const kg_core_t *core, kg_err_t *err)
 {
-    int rc = kg_err_set(err, KG_ERR_TOO_LARGE, "cmd: at most %u bytes and %d strings",
-                        KG_COMMAND_ARG_BYTES, KG_COMMAND_ARGS_MAX);
-    kg_err_pointer(err, "%s", pointer);
+    int rc = kg_err_set(err, KG_ERR_TOO_LARGE, "cmd: at most %zu bytes and %d strings",
+                        core->config.cmd_max, KG_COMMAND_ARGS_MAX);
+    kg_err_pointer(err, "/cmd");
     return rc;
 }
 
-static int check_argv(const json_t *argv, kg_err_t *err)
+static int check_argv(const kg_core_t *core, const json_t *argv, kg_err_t *err)
 {
     size_t bytes = 0;
     size_t count = json_array_size(argv);
@@ -36,7 +36,7 @@ static int check_argv(const json_t *argv, kg_err_t *err)
         return kg_bad(err, "/cmd", "cmd: an argv has at least the program");
     }
     if (count > KG_COMMAND_ARGS_MAX) {
-        return too_long(err, "/cmd");
+        return too_long(core, err);
     }
     for (size_t i = 0; i < count; i++) {
         const json_t *arg = json_array_get(argv, i);
@@ -50,19 +50,19 @@ static int check_argv(const json_t *argv, kg_err_t *err)
         }
         bytes += json_string_length(arg) + 1;
     }
-    return bytes > KG_COMMAND_ARG_BYTES ? too_long(err, "/cmd") : 0;
+    return bytes > core->config.cmd_max ? too_long(core, err) : 0;
 }
 
-static int check_cmd(const json_t *cmd, kg_err_t *err)
+static int check_cmd(const kg_core_t *core, const json_t *cmd, kg_err_t *err)
 {
     if (json_is_array(cmd)) {
-        return check_argv(cmd, err);
+        return check_argv(core, cmd, err);
     }
     size_t len = json_string_length(cmd);
     if (!json_is_string(cmd) || len == 0 || strlen(json_string_value(cmd)) != len) {
         return kg_bad(err, "/cmd", "cmd: a string for sh -c, or an array of strings; no U+0000");
     }
-    return len > KG_COMMAND_ARG_BYTES ? too_long(err, "/cmd") : 0;
+    return len > core->config.cmd_max ? too_long(core, err) : 0;
 }
 
 static int check_limit(uint64_t value, uint64_t max, const char *pointer, kg_err_t *err)
@@ -87,7 +87,7 @@ static int check_pty(const kg_command_opts_t *opts, kg_err_t *err)
 static int check_opts(const kg_core_t *core, const kg_command_opts_t *opts, kg_err_t *err)
 {
     const kg_core_config_t *config = &core->config;
-    int rc = check_cmd(opts->cmd, err);
+    int rc = check_cmd(core, opts->cmd, err);
     rc = rc ? rc : kg_env_check(opts->env, "/env", err);
     rc = rc ? rc : check_pty(opts, err);
     rc =

@@ -11,7 +11,7 @@ typedef struct kg_command kg_command_t;
 
 #define KG_COMMAND_INPUT_MAX (1U << 20) /* bytes of input that a process has not read yet */
 #define KG_COMMAND_ARGS_MAX 1024        /* strings of an argv */
-#define KG_COMMAND_ARG_BYTES 65536U     /* bytes of all of them, or of a line */
+#define KG_COMMAND_BYTES_MAX 65536U     /* of all of them with their ends, or of a line */
 #define KG_COMMAND_CWD_MAX 4096         /* bytes of cwd, with NUL */
 
 /* Borrowed for the call. Zero-initialise, then set timeout_ms and retain_s to -1. */

@@ -12,6 +12,7 @@
 
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
+#include "gateway/context/command.h"
 #include "gateway/context/files.h"
 #include "gateway/context/internal.h"
 #include "gateway/context/warm.h"
@@ -37,6 +38,7 @@ void kg_core_config_defaults(kg_core_config_t *ret_config)
         .processes_max = 256,
         .retain_s = 300,
         .code_max = 8U << 20,
+        .cmd_max = KG_COMMAND_BYTES_MAX,
         .sandbox_log_bytes = KG_RUN_BUDGET_SANDBOX,
         .daemon_log_bytes = KG_RUN_BUDGET_DAEMON,
         .output_bytes = KG_RUN_OUTPUT_BYTES,

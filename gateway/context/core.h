@@ -50,6 +50,7 @@ typedef struct kg_core_config {
     unsigned processes_max;          /* commands at once in one sandbox */
     unsigned retain_s;               /* a finished log stays at least so long, budget permitting */
     size_t code_max;                 /* bytes of one run's code */
+    size_t cmd_max;                  /* bytes of one command */
     unsigned sandbox_memory_mib_max; /* the operator's caps of one sandbox; 0 = none */
     unsigned sandbox_pids_max;
     unsigned sandbox_disk_mib_max;

@@ -260,3 +260,20 @@ def test_commands_are_counted(client: Client, daemon: Daemon, box: Sandbox) -> N
     before = count()
     run(box, "true")
     assert count() == before + 1
+
+
+@pytest.mark.parametrize("most", [65536, 1000])
+def test_a_command_at_its_limit_and_past_it(most: int) -> None:
+    options = [] if most == 65536 else ["--limits-cmd-bytes", str(most)]
+    with Daemon(*options) as daemon:
+        own = Client(daemon.url, daemon.key)
+        with own.sandbox(template="base") as sb:
+            line, argv = "echo ok; #", ["echo", "ok"]
+            at = [line.ljust(most, "x"), [*argv, "x" * (most - len("echo0ok00"))]]
+            for cmd in at:
+                assert sb.post("/exec", {"cmd": cmd})["stdout"].startswith("ok")
+            past = [at[0] + "x", [*argv, at[1][-1] + "x"], ["x"] * 1025, "x" * (2 << 20), ["x" * (2 << 20)]]
+            for cmd in past:
+                error = own.error("POST", f"{sb.path}/exec", 413, "too_large", json={"cmd": cmd})
+                assert error["pointer"] == "/cmd" and str(most) in error["message"]
+        own.close()

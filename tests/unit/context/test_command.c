@@ -163,6 +163,12 @@ static void bad_input_is_refused(void **state)
     for (unsigned i = 0; i <= KG_COMMAND_ARGS_MAX; i++) {
         json_array_append_new(many, json_string("x"));
     }
+    const size_t most = KG_COMMAND_BYTES_MAX;
+    char *text = malloc(most + 2);
+    memset(text, 'x', most + 1);
+    text[most + 1] = '\0';
+    json_t *longer = json_string(text);
+    json_t *argv = json_pack("[s#]", text, (int)most);
     const struct {
         json_t *cmd;
         const char *cwd;
@@ -174,6 +180,8 @@ static void bad_input_is_refused(void **state)
         {empty, NULL, -1, false, KG_ERR_INVALID_REQUEST, "/cmd"},
         {number, NULL, -1, false, KG_ERR_INVALID_REQUEST, "/cmd/1"},
         {many, NULL, -1, false, KG_ERR_TOO_LARGE, "/cmd"},
+        {longer, NULL, -1, false, KG_ERR_TOO_LARGE, "/cmd"},
+        {argv, NULL, -1, false, KG_ERR_TOO_LARGE, "/cmd"},
         {line, "nowhere", -1, false, KG_ERR_NOT_FOUND, "/cwd"},
         {line, NULL, INT64_C(1000) * 3600 * 24 * 8, false, KG_ERR_INVALID_REQUEST, "/timeout"},
         {line, NULL, -1, true, KG_ERR_ISOLATION_UNAVAILABLE, "/user"},
@@ -193,6 +201,9 @@ static void bad_input_is_refused(void **state)
     json_decref(empty);
     json_decref(number);
     json_decref(many);
+    json_decref(longer);
+    json_decref(argv);
+    free(text);
     json_decref(line);
 }
 
