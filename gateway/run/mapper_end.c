@@ -89,8 +89,18 @@ static void message_of(kg_run_status_t status, const kg_run_end_t *end, char *re
 /* --- what the kernel said ------------------------------------------------------------------------
  */
 
+/* A kernel whose runtime ends it for want of memory (V8 at the limit of its heap) says so by its
+ * last error, and then dies. */
+static bool said_oom(const kg_failure_t *last)
+{
+    return last && kg_slice_eq_cstr(kg_buf_slice(&last->name), name_of(KG_RUN_OOM));
+}
+
 static kg_run_status_t status_of(const kg_mapper_t *m, const kg_run_end_t *end)
 {
+    if (end->status == KG_RUN_KILLED && m->has_candidate && said_oom(&m->candidate)) {
+        return KG_RUN_OOM;
+    }
     if (end->status != KG_RUN_OK) {
         return end->status;
     }
@@ -174,7 +184,7 @@ static int describe(kg_run_status_t status,
                     kg_buf_t *message)
 {
     char made[160];
-    bool plain = status == KG_RUN_ERROR && failure != NULL;
+    bool plain = failure && (status == KG_RUN_ERROR || (status == KG_RUN_OOM && said_oom(failure)));
     message_of(status, end, made, sizeof made);
     int rc = 0;
     if (end->name || !plain || failure->name.len == 0) {

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.client import Sandbox
+from harness.client import Client, Sandbox
 from harness.daemon import slack, wait_for
 from harness.golden import MIB, cases, check_case, own_sandbox, shared_sandbox
 
@@ -40,6 +40,23 @@ def test_exit_and_crash_are_told(own: Sandbox) -> None:
     assert own.run("process.abort()")["status"] == "killed"
     assert own.run("process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})")["status"] == "killed"
     assert own.run("2")["text"] == "2"
+
+
+@pytest.mark.parametrize("language", ["typescript", "javascript"])
+def test_a_full_heap_is_out_of_memory(client: Client, language: str) -> None:
+    """V8 ends the process by SIGABRT at the limit of its own, with memory left in the sandbox."""
+    with client.sandbox(template="code-interpreter-node", env={"NODE_OPTIONS": "--max-old-space-size=48"}) as sb:
+        eat = "const kept = []; console.log('before'); while (true) kept.push({ x: new Array(100).fill(1.5) })"
+        got = sb.run(eat, language=language, timeout=120)
+        assert (got["status"], got["error"]["name"], got["error"]["state"]) == ("oom", "OutOfMemory", "lost"), got
+        assert got["error"]["message"].endswith("JavaScript heap out of memory") and got["stdout"] == "before\n", got
+        assert sb.run("1 + 1", language=language)["text"] == "2"
+        # A child's heap is not the kernel's, and neither is what code prints.
+        got = sb.run(f"""
+            const {{ spawnSync }} = require('child_process')
+            const child = spawnSync(process.execPath, ['--max-old-space-size=20', '-e', {eat!r}], {{ stdio: 'inherit' }})
+            console.log(child.signal); process.abort()""", language=language, timeout=120)
+        assert got["status"] == "killed" and "SIGABRT" in got["stdout"], got
 
 
 def test_late_output_stays_with_its_run(own: Sandbox) -> None:

@@ -59,10 +59,17 @@ function readNow(stream) {
   }
 }
 
+// V8 says on the session's stderr that its heap is full, and ends the process by SIGABRT. `tail`: what was said last.
+const TAIL_BYTES = 16384;
+const HEAP_FULL = /^FATAL ERROR: (.*JavaScript heap out of memory)$/m;
+
 function watchPipe(session, stream, name) {
   const decoder = new (require("string_decoder").StringDecoder)("utf8");
   const deliver = (bytes) => {
     const text = decoder.write(bytes).replace(NOISE, "");
+    if (name === "onStderr") {
+      session._sandalTail = ((session._sandalTail || "") + text).slice(-TAIL_BYTES);
+    }
     const task = session._currentTask || session._lastTask;
     if (text && task?.[name]) {
       task[name](text);
@@ -250,6 +257,15 @@ function interrupt(session) {
   server.kill("SIGINT");
 }
 
+// Told as the last error of the cell that ran; the process's end follows.
+function tellHeapFull(kernel, server, signal) {
+  const tail = kernel.session._sandalTail || "";
+  const full = signal === "SIGABRT" && tail.includes(`\n[${server.pid}:0x`) && HEAP_FULL.exec(tail);
+  if (full) {
+    kernel._sandalRequest?.respond(kernel.iopubSocket, "error", { ename: "OutOfMemory", evalue: full[1], traceback: [] });
+  }
+}
+
 // The gateway judges by how the kernel's own process ends, so it ends as its session did.
 function endLike(code, signal) {
   if (signal) {
@@ -275,6 +291,7 @@ Kernel.prototype._initSession = function () {
     }
     session._sandalDrain.forEach((drain) => drain());
     Object.values(session._contextTable).forEach((task) => task.flush?.());
+    tellHeapFull(this, server, signal);
     setTimeout(() => (this._sandalBye ? process.exit(0) : endLike(code, signal)), EXIT_MS);
   });
 };
@@ -321,6 +338,7 @@ Kernel.prototype._bindSockets = function () {
     } else if (request.content.silent && request.content.code === "") {
       answerSilently(this, request, execute_request);
     } else {
+      this._sandalRequest = request;
       execute_request.call(this, request);
     }
   };

@@ -98,6 +98,43 @@ static void finish_every_end_has_the_contracts_words(void **state)
     }
 }
 
+/* A runtime that ends its process at a limit of its own. */
+static void finish_of_a_killed_kernel_takes_its_word_for_want_of_memory(void **state)
+{
+    (void)state;
+    static const char said[] = "{\"ename\":\"OutOfMemory\",\"evalue\":\"heap\",\"traceback\":[]}";
+    static const char oom[] = "\"error\":{\"name\":\"OutOfMemory\",\"message\":\"heap\"";
+    static const struct {
+        const char *then; /* an error after it: the code had caught what was no end */
+        kg_run_status_t status;
+        const char *want;
+    } rows[] = {
+        {NULL, KG_RUN_KILLED, oom},
+        {"{\"ename\":\"E\",\"evalue\":\"v\",\"traceback\":[]}", KG_RUN_KILLED,
+         "\"name\":\"KernelKilled\""},
+        {NULL, KG_RUN_TIMEOUT, "\"name\":\"TimeoutError\""},
+        {NULL, KG_RUN_EXITED, "\"name\":\"KernelExited\""},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        run_test_t t;
+        KG_AUTO_BUF kg_buf_t out = {0};
+        rt_begin(&t);
+        rt_open(&t);
+        rt_message(&t, "error", said);
+        if (rows[i].then) {
+            rt_message(&t, "error", rows[i].then);
+        }
+        const kg_run_end_t end = {
+            .status = rows[i].status, .started = true, .lost = true, .signal = SIGABRT};
+        assert_int_equal(kg_mapper_finish(t.mapper, &end), 0);
+        assert_int_equal(kg_run_log_flush(t.log), 0);
+        rt_execution(t.log, 100, &out);
+        assert_non_null(strstr(out.data, rows[i].want));
+        assert_int_equal(strstr(out.data, "\"status\":\"oom\"") != NULL, rows[i].want == oom);
+        rt_end(&t);
+    }
+}
+
 static void owner_events_stand_in_the_log(void **state)
 {
     (void)state;
@@ -214,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finish_every_end_has_the_contracts_words),
+        cmocka_unit_test(finish_of_a_killed_kernel_takes_its_word_for_want_of_memory),
         cmocka_unit_test(owner_events_stand_in_the_log),
         cmocka_unit_test(state_tells_what_the_kernel_said),
         cmocka_unit_test(error_after_the_end_is_late_output),
