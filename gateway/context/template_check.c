@@ -103,7 +103,7 @@ static void look_at_files(const kg_tpl_look_t *look)
     struct stat st;
     if (!t->built) {
         tell(look, false, "not built: %s is not there; `sandald template build %s` makes it",
-             t->prefix_asked, t->name);
+             t->prefix_asked, t->name ? t->name : "NAME");
     }
     if (t->built && t->home_skel && kg_template_on_host(t) &&
         (stat(t->home_skel, &st) < 0 || !S_ISDIR(st.st_mode))) {
@@ -115,7 +115,7 @@ static void look_at_files(const kg_tpl_look_t *look)
     }
     if (t->rootfs[0] == '/' && stat(t->rootfs, &st) < 0) {
         tell(look, false, "/rootfs: %s is not there; `sandald template build %s` makes it",
-             t->rootfs, t->name);
+             t->rootfs, t->name ? t->name : "NAME");
     }
 }
 
@@ -137,20 +137,25 @@ int kg_template_validate(
                               "%s: neither template.json nor kernel.json is there", dir);
         }
     }
-    int rc =
-        own ? kg_template_load(real, data_home, &t, err) : kg_template_of_kernelspec(real, &t, err);
+    kg_tpl_faults_t faults = {.fn = fn, .user = user, .err = err};
+    int rc = own ? kg_template_read(real, data_home, &faults, &t)
+                 : kg_template_of_kernelspec(real, &t, err);
     if (rc) {
         return rc;
     }
     const kg_tpl_look_t look = {.tpl = t, .fn = fn, .user = user};
-    look_at_main(&look);
-    look_at_start(&look);
+    if (faults.count == 0) { /* else they would complain of what could not be read */
+        look_at_main(&look);
+        look_at_start(&look);
+    }
     look_at_richness(&look);
     if (own) { /* a kernelspec's folder is where its packages put it */
         look_at_prefix(&look);
     }
     for (size_t i = 0; i < t->language_count; i++) {
-        look_at_language(&look, &t->languages[i]);
+        if (t->languages[i].spec && t->name) {
+            look_at_language(&look, &t->languages[i]);
+        }
     }
     look_at_files(&look);
     return 0;

@@ -76,6 +76,18 @@ int kg_template_load(const char *dir,
                      const char *data_home,
                      kg_template_t **ret_tpl,
                      kg_err_t *err);
+/* Who hears of what is wrong with a template while it is read. Without fn the first fault is the
+ * error; with it all are told, counted, and the template is what could be read of it. */
+typedef struct kg_tpl_faults {
+    kg_template_finding_fn *fn;
+    void *user;
+    unsigned count;
+    kg_err_t *err;
+} kg_tpl_faults_t;
+int kg_template_read(const char *dir,
+                     const char *data_home,
+                     kg_tpl_faults_t *faults,
+                     kg_template_t **ret_tpl);
 void kg_template_destroy(kg_template_t **tpl);
 void kg_templates_fini(kg_templates_t *list);
 const kg_template_t *kg_templates_find(const kg_templates_t *list, const char *name);

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -103,35 +104,58 @@ int kg_template_read_file(const char *dir, const char *name, kg_buf_t *out, kg_e
 
 /* ---- values ---- */
 
-static int wrong(kg_err_t *err, const char *pointer, const char *must)
+/* Tells what is wrong where somebody listens, and reading goes on without it (0); else it is the
+ * error that ends the reading. The text names the pointer. */
+static int fault(kg_tpl_faults_t *faults, const char *pointer, const char *fmt, ...)
+    KG_PRINTF(3, 4);
+
+static int fault(kg_tpl_faults_t *faults, const char *pointer, const char *fmt, ...)
 {
-    int rc = kg_err_set(err, KG_ERR_CONFIG, "%s must be %s", pointer, must);
-    kg_err_pointer(err, "%s", pointer);
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    faults->count++;
+    if (faults->fn) {
+        faults->fn(faults->user, true, text);
+        return 0;
+    }
+    int rc = kg_err_set(faults->err, KG_ERR_CONFIG, "%s", text);
+    kg_err_pointer(faults->err, "%s", pointer);
     return rc;
 }
 
-static int check_keys(json_t *object, const char *pointer, const char *const *known, kg_err_t *err)
+static int wrong(kg_tpl_faults_t *faults, const char *pointer, const char *must)
+{
+    return fault(faults, pointer, "%s must be %s", pointer, must);
+}
+
+static int
+check_keys(json_t *object, const char *pointer, const char *const *known, kg_tpl_faults_t *faults)
 {
     if (!json_is_object(object)) {
-        return wrong(err, *pointer ? pointer : "the file", "an object");
+        return wrong(faults, *pointer ? pointer : "the file", "an object");
     }
     const char *key = NULL;
     json_t *value = NULL;
+    int rc = 0;
     json_object_foreach (object, key, value) {
+        char at[160];
         const char *const *k = known;
         while (*k && strcmp(*k, key) != 0) {
             k++;
         }
-        if (!*k) {
-            int rc = kg_err_set(err, KG_ERR_CONFIG, "unknown key %s/%.64s", pointer, key);
-            kg_err_pointer(err, "%s/%.64s", pointer, key);
-            return rc;
+        if (!*k && !rc) {
+            (void)kg_format(at, sizeof(at), "%s/%.64s", pointer, key);
+            rc = fault(faults, at, "unknown key %s", at);
         }
     }
-    return 0;
+    return rc;
 }
 
-static int get_string(json_t *object, const char *key, bool required, char **ret, kg_err_t *err)
+static int
+get_string(json_t *object, const char *key, bool required, char **ret, kg_tpl_faults_t *faults)
 {
     json_t *value = json_object_get(object, key);
     if (!value && !required) {
@@ -140,12 +164,12 @@ static int get_string(json_t *object, const char *key, bool required, char **ret
     if (!json_is_string(value) || json_string_length(value) == 0) {
         char pointer[80];
         (void)kg_format(pointer, sizeof(pointer), "/%s", key);
-        return wrong(err, pointer, "a string that isn't empty");
+        return wrong(faults, pointer, "a string that isn't empty");
     }
-    return dup_string(json_string_value(value), ret, err);
+    return dup_string(json_string_value(value), ret, faults->err);
 }
 
-static int get_bool(json_t *object, const char *key, bool *ret, kg_err_t *err)
+static int get_bool(json_t *object, const char *key, bool *ret, kg_tpl_faults_t *faults)
 {
     json_t *value = json_object_get(object, key);
     if (!value) {
@@ -154,27 +178,28 @@ static int get_bool(json_t *object, const char *key, bool *ret, kg_err_t *err)
     if (!json_is_boolean(value)) {
         char pointer[80];
         (void)kg_format(pointer, sizeof(pointer), "/%s", key);
-        return wrong(err, pointer, "true or false");
+        return wrong(faults, pointer, "true or false");
     }
     *ret = json_is_true(value);
     return 0;
 }
 
-static int get_strings(json_t *value, const char *pointer, char ***ret, kg_err_t *err)
+static int get_strings(json_t *value, const char *pointer, char ***ret, kg_tpl_faults_t *faults)
 {
     size_t count = json_array_size(value);
     if (!json_is_array(value) || count > STRINGS_MAX) {
-        return wrong(err, pointer, "an array of strings");
+        return wrong(faults, pointer, "an array of strings");
     }
     char **strings = calloc(count + 1, sizeof(*strings));
     if (!strings) {
-        return oom(err);
+        return oom(faults->err);
     }
     for (size_t i = 0; i < count; i++) {
         json_t *item = json_array_get(value, i);
-        int rc = json_is_string(item) ? dup_string(json_string_value(item), &strings[i], err)
-                                      : wrong(err, pointer, "an array of strings");
-        if (rc) {
+        bool good = json_is_string(item);
+        int rc = good ? dup_string(json_string_value(item), &strings[i], faults->err)
+                      : wrong(faults, pointer, "an array of strings");
+        if (rc || !good) {
             free_strings(&strings);
             return rc;
         }
@@ -183,8 +208,12 @@ static int get_strings(json_t *value, const char *pointer, char ***ret, kg_err_t
     return 0;
 }
 
-static int get_count(
-    json_t *object, const char *parent, const char *key, uint64_t max, uint64_t *ret, kg_err_t *err)
+static int get_count(json_t *object,
+                     const char *parent,
+                     const char *key,
+                     uint64_t max,
+                     uint64_t *ret,
+                     kg_tpl_faults_t *faults)
 {
     json_t *value = json_object_get(object, key);
     if (!value) {
@@ -194,7 +223,7 @@ static int get_count(
     if (!json_is_integer(value) || n <= 0 || (uint64_t)n > max) {
         char pointer[80];
         (void)kg_format(pointer, sizeof(pointer), "%s/%s", parent, key);
-        return wrong(err, pointer, "a whole number above 0");
+        return wrong(faults, pointer, "a whole number above 0");
     }
     *ret = (uint64_t)n;
     return 0;
@@ -246,19 +275,19 @@ static bool is_dir(const char *path)
 }
 
 /* "host", or a directory without steps back. */
-static int load_rootfs(kg_template_t *t, json_t *json, kg_err_t *err)
+static int load_rootfs(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
 {
-    int rc = get_string(json, "rootfs", false, &t->rootfs, err);
+    int rc = get_string(json, "rootfs", false, &t->rootfs, faults);
     if (rc) {
         return rc;
     }
     if (!t->rootfs) {
-        return dup_string("host", &t->rootfs, err);
+        return dup_string("host", &t->rootfs, faults->err);
     }
     size_t len = strlen(t->rootfs);
     if (len == 0 || len > ROOTFS_MAX || strstr(t->rootfs, "..") || strchr(t->rootfs, ':') ||
         strcmp(t->rootfs, "/") == 0) {
-        return wrong(err, "/rootfs", "\"host\" or a directory");
+        return wrong(faults, "/rootfs", "\"host\" or a directory");
     }
     return 0;
 }
@@ -268,51 +297,86 @@ bool kg_template_on_host(const kg_template_t *t)
     return strcmp(t->rootfs, "host") == 0;
 }
 
-static int load_prefix(kg_template_t *t, json_t *json, const char *data_home, kg_err_t *err)
+static int
+load_prefix(kg_template_t *t, json_t *json, const char *data_home, kg_tpl_faults_t *faults)
 {
     KG_AUTO_FREE char *user = NULL;
-    int rc = get_string(json, "prefix", false, &t->prefix_asked, err);
-    rc = rc ? rc : get_string(json, "prefix_user", false, &user, err);
+    int rc = get_string(json, "prefix", false, &t->prefix_asked, faults);
+    rc = rc ? rc : get_string(json, "prefix_user", false, &user, faults);
     if (rc || !t->prefix_asked) {
         t->built = !rc;
         return rc;
     }
     if (t->prefix_asked[0] != '/') {
-        return wrong(err, "/prefix", "an absolute path");
+        t->built = true; /* as far as can be told */
+        return wrong(faults, "/prefix", "an absolute path");
     }
     if (user && data_home) {
         t->prefix_user = kg_strdup_printf("%s/%s", data_home, user);
         if (!t->prefix_user) {
-            return oom(err);
+            return oom(faults->err);
         }
     }
     if (!kg_template_on_host(t) ||
         is_dir(t->prefix_asked)) { /* else it lies in the template's own root */
         t->built = true;
-        return dup_string(t->prefix_asked, &t->prefix, err);
+        return dup_string(t->prefix_asked, &t->prefix, faults->err);
     }
     if (t->prefix_user && is_dir(t->prefix_user)) {
         t->built = true;
-        return dup_string(t->prefix_user, &t->prefix, err);
+        return dup_string(t->prefix_user, &t->prefix, faults->err);
     }
     return 0;
 }
 
-static int load_env(kg_template_t *t, json_t *json, kg_err_t *err)
+static int env_fault(kg_tpl_faults_t *faults, const kg_err_t *err)
 {
-    json_t *object = json_object_get(json, "env");
-    int rc = kg_env_check(object, "/env", err);
-    if (rc) {
-        err->code = KG_ERR_CONFIG;
-        return -EINVAL;
-    }
-    if (kg_env_merge_json(&t->env, object)) {
-        return oom(err);
-    }
-    return substitute_all(t, t->env.items, err);
+    bool named = strstr(err->message, err->pointer) != NULL;
+    return fault(faults, err->pointer, "%s%s%s", named ? "" : err->pointer, named ? "" : ": ",
+                 err->message);
 }
 
-static int load_limits(kg_template_t *t, json_t *json, kg_err_t *err)
+/* Each entry by itself, so that all that is wrong is told. */
+static int check_env(const json_t *object, kg_tpl_faults_t *faults)
+{
+    kg_err_t err = {0};
+    int rc = 0;
+    bool told = false;
+    const char *name = NULL;
+    json_t *value = NULL;
+    json_t *walked = (json_t *)(uintptr_t)object;
+    if (!kg_env_check(object, "/env", &err)) {
+        return 0;
+    }
+    json_object_foreach (walked, name, value) {
+        KG_AUTO(json_decrefp) json_t *one = json_object();
+        kg_err_t why = {0};
+        if (json_object_set(one, name, value)) {
+            return oom(faults->err);
+        }
+        if (!rc && kg_env_check(one, "/env", &why)) {
+            rc = env_fault(faults, &why);
+            told = true;
+        }
+    }
+    return told ? rc : env_fault(faults, &err);
+}
+
+static int load_env(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
+{
+    json_t *object = json_object_get(json, "env");
+    unsigned before = faults->count;
+    int rc = check_env(object, faults);
+    if (rc || faults->count > before) {
+        return rc;
+    }
+    if (kg_env_merge_json(&t->env, object)) {
+        return oom(faults->err);
+    }
+    return substitute_all(t, t->env.items, faults->err);
+}
+
+static int load_limits(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
 {
     static const char *const keys[] = {"memory_mib", "cpus", "pids", "disk_mib", NULL};
     json_t *limits = json_object_get(json, "limits");
@@ -323,12 +387,12 @@ static int load_limits(kg_template_t *t, json_t *json, kg_err_t *err)
     uint64_t pids = 0;
     uint64_t disk = 0;
     json_t *cpus = json_object_get(limits, "cpus");
-    int rc = check_keys(limits, "/limits", keys, err);
-    rc = rc ? rc : get_count(limits, "/limits", "memory_mib", LIMIT_MAX, &memory, err);
-    rc = rc ? rc : get_count(limits, "/limits", "pids", LIMIT_MAX, &pids, err);
-    rc = rc ? rc : get_count(limits, "/limits", "disk_mib", LIMIT_MAX, &disk, err);
+    int rc = check_keys(limits, "/limits", keys, faults);
+    rc = rc ? rc : get_count(limits, "/limits", "memory_mib", LIMIT_MAX, &memory, faults);
+    rc = rc ? rc : get_count(limits, "/limits", "pids", LIMIT_MAX, &pids, faults);
+    rc = rc ? rc : get_count(limits, "/limits", "disk_mib", LIMIT_MAX, &disk, faults);
     if (!rc && cpus && (!json_is_number(cpus) || json_number_value(cpus) <= 0)) {
-        rc = wrong(err, "/limits/cpus", "a number above 0");
+        rc = wrong(faults, "/limits/cpus", "a number above 0");
     }
     t->memory_mib = (unsigned)memory;
     t->pids = (unsigned)pids;
@@ -337,7 +401,7 @@ static int load_limits(kg_template_t *t, json_t *json, kg_err_t *err)
     return rc;
 }
 
-static int load_run_limits(kg_template_t *t, json_t *json, kg_err_t *err)
+static int load_run_limits(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
 {
     static const char *const keys[] = {"output_bytes", "result_bytes", "events", "on_exceed", NULL};
     static const char parent[] = "/run_limits";
@@ -346,34 +410,36 @@ static int load_run_limits(kg_template_t *t, json_t *json, kg_err_t *err)
         return 0;
     }
     json_t *exceed = json_object_get(limits, "on_exceed");
-    int rc = check_keys(limits, parent, keys, err);
-    rc = rc ? rc : get_count(limits, parent, "output_bytes", INT64_MAX, &t->output_bytes, err);
-    rc = rc ? rc : get_count(limits, parent, "result_bytes", INT64_MAX, &t->result_bytes, err);
-    rc = rc ? rc : get_count(limits, parent, "events", INT64_MAX, &t->events, err);
+    int rc = check_keys(limits, parent, keys, faults);
+    rc = rc ? rc : get_count(limits, parent, "output_bytes", INT64_MAX, &t->output_bytes, faults);
+    rc = rc ? rc : get_count(limits, parent, "result_bytes", INT64_MAX, &t->result_bytes, faults);
+    rc = rc ? rc : get_count(limits, parent, "events", INT64_MAX, &t->events, faults);
     if (rc || !exceed) {
         return rc;
     }
     const char *word = json_string_value(exceed);
     if (!word || (strcmp(word, "truncate") != 0 && strcmp(word, "stop") != 0)) {
-        return wrong(err, "/run_limits/on_exceed", "\"truncate\" or \"stop\"");
+        return wrong(faults, "/run_limits/on_exceed", "\"truncate\" or \"stop\"");
     }
     t->stop_on_exceed = strcmp(word, "stop") == 0;
     return 0;
 }
 
 /* min and max of a pool; parent is where they are. */
-static int load_size(json_t *object, const char *parent, kg_pool_opts_t *ret, kg_err_t *err)
+static int
+load_size(json_t *object, const char *parent, kg_pool_opts_t *ret, kg_tpl_faults_t *faults)
 {
     json_t *min_json = json_object_get(object, "min");
     uint64_t min = 0;
     uint64_t max = 0;
     bool zero = json_is_integer(min_json) && json_integer_value(min_json) == 0;
-    int rc = zero ? 0 : get_count(object, parent, "min", KG_POOL_SIZE_MAX, &min, err);
-    rc = rc ? rc : get_count(object, parent, "max", KG_POOL_SIZE_MAX, &max, err);
-    if (!rc && (!max || max < min)) {
+    unsigned before = faults->count;
+    int rc = zero ? 0 : get_count(object, parent, "min", KG_POOL_SIZE_MAX, &min, faults);
+    rc = rc ? rc : get_count(object, parent, "max", KG_POOL_SIZE_MAX, &max, faults);
+    if (!rc && faults->count == before && (!max || max < min)) {
         char pointer[80];
         (void)kg_format(pointer, sizeof(pointer), "%s/max", parent);
-        rc = wrong(err, pointer, "there, and min or more");
+        rc = wrong(faults, pointer, "there, and min or more");
     }
     ret->min = (unsigned)min;
     ret->max = (unsigned)max;
@@ -382,7 +448,7 @@ static int load_size(json_t *object, const char *parent, kg_pool_opts_t *ret, kg
 
 /* Members start as the template says, and beside them so many of the other kind as "spawn" or
  * "zygote" say. */
-static int load_pool(kg_template_t *t, json_t *json, kg_err_t *err)
+static int load_pool(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
 {
     static const char *const sizes[] = {"min", "max", NULL};
     kg_start_kind_t other = t->start == KG_START_SPAWN ? KG_START_ZYGOTE : KG_START_SPAWN;
@@ -396,10 +462,11 @@ static int load_pool(kg_template_t *t, json_t *json, kg_err_t *err)
     uint64_t memory = 0;
     uint64_t age = 3600;
     (void)kg_format(inner, sizeof(inner), "/pool/%s", word);
-    int rc = pool ? check_keys(pool, "/pool", keys, err) : 0;
-    rc = rc ? rc : get_count(pool, "/pool", "refill_per_minute", KG_POOL_REFILL_MAX, &refill, err);
-    rc = rc ? rc : get_count(pool, "/pool", "memory_mib", LIMIT_MAX, &memory, err);
-    rc = rc ? rc : get_count(pool, "/pool", "max_age_s", INT32_MAX, &age, err);
+    int rc = pool ? check_keys(pool, "/pool", keys, faults) : 0;
+    rc = rc ? rc
+            : get_count(pool, "/pool", "refill_per_minute", KG_POOL_REFILL_MAX, &refill, faults);
+    rc = rc ? rc : get_count(pool, "/pool", "memory_mib", LIMIT_MAX, &memory, faults);
+    rc = rc ? rc : get_count(pool, "/pool", "max_age_s", INT32_MAX, &age, faults);
     for (size_t i = 0; i < KG_START_KINDS; i++) {
         t->pools[i] = (kg_pool_opts_t){
             .refill_per_minute = (unsigned)refill,
@@ -407,36 +474,44 @@ static int load_pool(kg_template_t *t, json_t *json, kg_err_t *err)
             .max_age_s = (unsigned)age,
         };
     }
-    rc = rc || !pool ? rc : load_size(pool, "/pool", &t->pools[t->start], err);
-    rc = rc || !beside ? rc : check_keys(beside, inner, sizes, err);
-    return rc || !beside ? rc : load_size(beside, inner, &t->pools[other], err);
+    rc = rc || !pool ? rc : load_size(pool, "/pool", &t->pools[t->start], faults);
+    rc = rc || !beside ? rc : check_keys(beside, inner, sizes, faults);
+    return rc || !beside ? rc : load_size(beside, inner, &t->pools[other], faults);
 }
 
-static int load_kernel(kg_template_t *t, const char *file, kg_tpl_language_t *lang, kg_err_t *err)
+static int
+load_kernel(kg_template_t *t, const char *file, kg_tpl_language_t *lang, kg_tpl_faults_t *faults)
 {
+    char pointer[96];
+    (void)kg_format(pointer, sizeof(pointer), "/languages/%s/kernel", lang->name);
     if (strchr(file, '/')) {
-        return kg_err_set(err, KG_ERR_CONFIG,
-                          "/languages/%s/kernel must be a file beside template.json", lang->name);
+        return wrong(faults, pointer, "a file beside template.json");
     }
     KG_AUTO_BUF kg_buf_t text = {0};
     /* Named as its template where that has one kernel; with more, each carries its language too. */
-    KG_AUTO_FREE char *name = strcmp(lang->name, t->main_language) == 0
-                                  ? strdup(t->name)
-                                  : kg_strdup_printf("%s-%s", t->name, lang->name);
+    bool is_main = t->main_language && strcmp(lang->name, t->main_language) == 0;
+    KG_AUTO_FREE char *name = is_main
+                                  ? strdup(t->name ? t->name : "")
+                                  : kg_strdup_printf("%s-%s", t->name ? t->name : "", lang->name);
+    kg_err_t err = {0};
     if (!name) {
-        return oom(err);
+        return oom(faults->err);
     }
-    int rc = kg_template_read_file(t->dir, file, &text, err);
-    rc = rc ? rc : kg_kernelspec_parse(name, kg_buf_slice(&text), &lang->spec, err);
+    int rc = kg_template_read_file(t->dir, file, &text, &err);
+    rc = rc ? rc : kg_kernelspec_parse(name, kg_buf_slice(&text), &lang->spec, &err);
     if (rc) {
-        return kg_err_wrap(err, "%s%s%s", file, err->pointer[0] ? " " : "", err->pointer);
+        return fault(faults, pointer, "%s: %s%s%s: %s", pointer, file, err.pointer[0] ? " " : "",
+                     err.pointer, err.message);
     }
-    rc = substitute_all(t, lang->spec->argv, err);
-    return rc ? rc : substitute_all(t, lang->spec->env, err);
+    rc = substitute_all(t, lang->spec->argv, faults->err);
+    return rc ? rc : substitute_all(t, lang->spec->env, faults->err);
 }
 
-static int load_zygote(
-    kg_template_t *t, json_t *json, const char *language, kg_tpl_language_t *lang, kg_err_t *err)
+static int load_zygote(kg_template_t *t,
+                       json_t *json,
+                       const char *language,
+                       kg_tpl_language_t *lang,
+                       kg_tpl_faults_t *faults)
 {
     char pointer[96];
     json_t *argv = json_object_get(json, "zygote");
@@ -444,59 +519,62 @@ static int load_zygote(
         return 0;
     }
     (void)kg_format(pointer, sizeof(pointer), "%s/zygote", language);
-    int rc = get_strings(argv, pointer, &lang->zygote, err);
-    if (!rc && (!lang->zygote[0] || !lang->zygote[0][0])) {
-        rc = wrong(err, pointer, "an array that begins with a program");
+    int rc = get_strings(argv, pointer, &lang->zygote, faults);
+    if (rc || !lang->zygote) {
+        return rc;
     }
-    return rc ? rc : substitute_all(t, lang->zygote, err);
+    if (!lang->zygote[0] || !lang->zygote[0][0]) {
+        rc = wrong(faults, pointer, "an array that begins with a program");
+    }
+    return rc ? rc : substitute_all(t, lang->zygote, faults->err);
 }
 
-static int load_language(kg_template_t *t, const char *name, json_t *json, kg_err_t *err)
+static int load_language(kg_template_t *t, const char *name, json_t *json, kg_tpl_faults_t *faults)
 {
     static const char *const keys[] = {"kernel", "aliases", "zygote", NULL};
     char pointer[80];
     char sub[96];
     if (kg_format(pointer, sizeof(pointer), "/languages/%s", name) || strchr(name, '/')) {
-        return kg_err_set(err, KG_ERR_CONFIG, "/languages: bad name");
+        return fault(faults, "/languages", "/languages: bad name");
     }
     (void)kg_format(sub, sizeof(sub), "%s/aliases", pointer);
-    int rc = check_keys(json, pointer, keys, err);
+    int rc = check_keys(json, pointer, keys, faults);
     if (rc) {
         return rc;
     }
     kg_tpl_language_t *lang = &t->languages[t->language_count++];
     json_t *aliases = json_object_get(json, "aliases");
     const char *file = json_string_value(json_object_get(json, "kernel"));
-    rc = dup_string(name, &lang->name, err);
+    rc = dup_string(name, &lang->name, faults->err);
     if (rc || !lang->name) {
         return rc;
     }
     if (aliases) {
-        rc = get_strings(aliases, sub, &lang->aliases, err);
+        rc = get_strings(aliases, sub, &lang->aliases, faults);
     }
-    if (!file) {
+    rc = rc ? rc : load_zygote(t, json, pointer, lang, faults);
+    if (!rc && !file) {
         (void)kg_format(sub, sizeof(sub), "%s/kernel", pointer);
-        return wrong(err, sub, "a file's name");
+        rc = wrong(faults, sub, "a file's name");
     }
-    rc = rc ? rc : load_zygote(t, json, pointer, lang, err);
-    return rc ? rc : load_kernel(t, file, lang, err);
+    return rc || !file ? rc : load_kernel(t, file, lang, faults);
 }
 
-static int load_languages(kg_template_t *t, json_t *json, kg_err_t *err)
+static int load_languages(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
 {
     json_t *languages = json_object_get(json, "languages");
     if (!json_is_object(languages)) {
-        return wrong(err, "/languages", "an object");
+        return wrong(faults, "/languages", "an object");
     }
     size_t count = json_object_size(languages);
     t->languages = calloc(count ? count : 1, sizeof(*t->languages));
     if (!t->languages) {
-        return oom(err);
+        return oom(faults->err);
     }
     const char *name = NULL;
     json_t *value = NULL;
     json_object_foreach (languages, name, value) {
-        int rc = load_language(t, name, value, err);
+        int rc = load_language(t, name, value, faults);
         if (rc) {
             return rc;
         }
@@ -505,18 +583,19 @@ static int load_languages(kg_template_t *t, json_t *json, kg_err_t *err)
 }
 
 /* A word of a later version is refused, not half obeyed. */
-static int load_start(kg_template_t *t, json_t *json, kg_err_t *err)
+static int load_start(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
 {
     json_t *value = json_object_get(json, "start");
     const char *word = json_string_value(value);
     t->start = kg_start_kind_of(word);
     if (value && (!word || strcmp(word, kg_start_kind_name(t->start)) != 0)) {
-        return wrong(err, "/start", "\"spawn\" or \"zygote\"");
+        return wrong(faults, "/start", "\"spawn\" or \"zygote\"");
     }
     return 0;
 }
 
-static int load_parts(kg_template_t *t, json_t *json, const char *data_home, kg_err_t *err)
+static int
+load_parts(kg_template_t *t, json_t *json, const char *data_home, kg_tpl_faults_t *faults)
 {
     static const char *const keys[] = {"name",      "description", "hidden",      "main_language",
                                        "languages", "prefix",      "prefix_user", "home_skel",
@@ -527,25 +606,25 @@ static int load_parts(kg_template_t *t, json_t *json, const char *data_home, kg_
     json_t *richness = json_object_get(json, "richness");
     json_t *cold = json_object_get(json, "cold_env");
     t->debugger = true;
-    int rc = check_keys(json, "", keys, err);
-    rc = rc ? rc : get_string(json, "name", true, &t->name, err);
-    rc = rc ? rc : get_string(json, "description", true, &t->description, err);
-    rc = rc ? rc : get_string(json, "main_language", true, &t->main_language, err);
-    rc = rc ? rc : get_string(json, "home_skel", false, &skel, err);
-    rc = rc ? rc : get_bool(json, "hidden", &t->hidden, err);
-    rc = rc ? rc : get_bool(json, "debugger", &t->debugger, err);
-    rc = rc ? rc : load_rootfs(t, json, err);
-    rc = rc ? rc : load_start(t, json, err);
-    rc = rc ? rc : load_prefix(t, json, data_home, err);
-    rc = rc ? rc : load_env(t, json, err);
-    rc = rc ? rc : load_limits(t, json, err);
-    rc = rc ? rc : load_run_limits(t, json, err);
-    rc = rc ? rc : load_pool(t, json, err);
-    rc = rc ? rc : get_string(json, "warm_up", false, &t->warm_up, err);
-    rc = rc || !cold ? rc : get_strings(cold, "/cold_env", &t->cold_env, err);
-    rc = rc || !richness ? rc : get_strings(richness, "/richness", &t->richness, err);
-    rc = rc || !skel ? rc : substitute(t, skel, &t->home_skel, err);
-    return rc ? rc : load_languages(t, json, err);
+    int rc = check_keys(json, "", keys, faults);
+    rc = rc ? rc : get_string(json, "name", true, &t->name, faults);
+    rc = rc ? rc : get_string(json, "description", true, &t->description, faults);
+    rc = rc ? rc : get_string(json, "main_language", true, &t->main_language, faults);
+    rc = rc ? rc : get_string(json, "home_skel", false, &skel, faults);
+    rc = rc ? rc : get_bool(json, "hidden", &t->hidden, faults);
+    rc = rc ? rc : get_bool(json, "debugger", &t->debugger, faults);
+    rc = rc ? rc : load_rootfs(t, json, faults);
+    rc = rc ? rc : load_start(t, json, faults);
+    rc = rc ? rc : load_prefix(t, json, data_home, faults);
+    rc = rc ? rc : load_env(t, json, faults);
+    rc = rc ? rc : load_limits(t, json, faults);
+    rc = rc ? rc : load_run_limits(t, json, faults);
+    rc = rc ? rc : load_pool(t, json, faults);
+    rc = rc ? rc : get_string(json, "warm_up", false, &t->warm_up, faults);
+    rc = rc || !cold ? rc : get_strings(cold, "/cold_env", &t->cold_env, faults);
+    rc = rc || !richness ? rc : get_strings(richness, "/richness", &t->richness, faults);
+    rc = rc || !skel ? rc : substitute(t, skel, &t->home_skel, faults->err);
+    return rc ? rc : load_languages(t, json, faults);
 }
 
 static int parse_json(const kg_buf_t *text, json_t **ret, kg_err_t *err)
@@ -559,31 +638,45 @@ static int parse_json(const kg_buf_t *text, json_t **ret, kg_err_t *err)
     return 0;
 }
 
-int kg_template_load(const char *dir, const char *data_home, kg_template_t **ret_tpl, kg_err_t *err)
+static int load_name(const kg_template_t *t, kg_tpl_faults_t *faults)
+{
+    const char *folder = strrchr(t->dir, '/');
+    bool good = !t->name ||
+                (strcmp(t->name, folder ? folder + 1 : t->dir) == 0 && kg_name_valid(t->name, 63));
+    return good ? 0 : wrong(faults, "/name", "the folder's name, of a-z, 0-9 and -");
+}
+
+int kg_template_read(const char *dir,
+                     const char *data_home,
+                     kg_tpl_faults_t *faults,
+                     kg_template_t **ret_tpl)
 {
     KG_AUTO(kg_template_destroy) kg_template_t *t = calloc(1, sizeof(*t));
     KG_AUTO(json_decrefp) json_t *json = NULL;
     KG_AUTO_BUF kg_buf_t text = {0};
     if (!t) {
-        return oom(err);
+        return oom(faults->err);
     }
-    int rc = dup_string(dir, &t->dir, err);
-    rc = rc ? rc : kg_template_read_file(dir, "template.json", &text, err);
+    int rc = dup_string(dir, &t->dir, faults->err);
+    rc = rc ? rc : kg_template_read_file(dir, "template.json", &text, faults->err);
     if (rc) {
         return rc;
     }
-    rc = parse_json(&text, &json, err);
-    rc = rc ? rc : load_parts(t, json, data_home, err);
-    const char *folder = strrchr(dir, '/');
-    if (!rc && (strcmp(t->name, folder ? folder + 1 : dir) != 0 || !kg_name_valid(t->name, 63))) {
-        rc = wrong(err, "/name", "the folder's name, of a-z, 0-9 and -");
-    }
+    rc = parse_json(&text, &json, faults->err);
+    rc = rc ? rc : load_parts(t, json, data_home, faults);
+    rc = rc ? rc : load_name(t, faults);
     if (rc) {
-        (void)kg_err_wrap(err, "%s/template.json", dir);
+        (void)kg_err_wrap(faults->err, "%s/template.json", dir);
         return rc;
     }
     *ret_tpl = KG_TAKE(t);
     return 0;
+}
+
+int kg_template_load(const char *dir, const char *data_home, kg_template_t **ret_tpl, kg_err_t *err)
+{
+    kg_tpl_faults_t faults = {.err = err};
+    return kg_template_read(dir, data_home, &faults, ret_tpl);
 }
 
 int kg_templates_append_take(kg_templates_t *list, kg_template_t *tpl_take, kg_err_t *err)

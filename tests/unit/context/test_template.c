@@ -389,8 +389,9 @@ static void validation_tells_what_only_a_start_would_show(void **state)
         {HEAD LANGUAGES ",\"richness\":[\"text/a b\"]}", whole, 1, 0, "/richness/0: "},
         {HEAD LANGUAGES ",\"prefix\":\"/usr\"}", whole, 1, 0, "/prefix: /usr must lie"},
         {HEAD LANGUAGES ",\"prefix\":\"/usrlocal\"}", whole, 0, 1, "not built: /usrlocal"},
-        {HEAD LANGUAGES ",\"colour\":1}", whole, 1, 0, "/template.json: unknown key /colour"},
-        {HEAD LANGUAGES "}", "{\"argv\":[]}", 1, 0, "k.json /argv: argv must be"},
+        {HEAD LANGUAGES ",\"colour\":1}", whole, 1, 0, "unknown key /colour"},
+        {HEAD LANGUAGES "}", "{\"argv\":[]}", 1, 0,
+         "/languages/x/kernel: k.json /argv: argv must be"},
     };
 #undef LANGUAGES
 #undef HEAD
@@ -406,6 +407,78 @@ static void validation_tells_what_only_a_start_would_show(void **state)
     assert_true(kg_template_validate(dir, NULL, hear, &heard, &err) < 0);
     assert_non_null(strstr(err.message, "neither template.json nor kernel.json"));
     assert_true(kg_template_validate("/nowhere", NULL, hear, &heard, &err) < 0);
+}
+
+typedef struct heard_all {
+    char text[4096];
+} heard_all_t;
+
+static void hear_all(void *user, bool wrong, const char *text)
+{
+    heard_all_t *heard = user;
+    size_t len = strlen(heard->text);
+    if (wrong) {
+        (void)snprintf(heard->text + len, sizeof(heard->text) - len, "%s\n", text);
+    }
+}
+
+/* Not the first alone: whoever mends a template wants the list. */
+static void validation_tells_all_that_loading_refuses(void **state)
+{
+    const char *dir = *state;
+    static const char json[] =
+        "{\"name\":\"other\",\"description\":\"\",\"main_language\":7,\"hidden\":1,\"rootfs\":\"/"
+        "\","
+        "\"start\":\"later\",\"env\":{\"A=B\":\"x\",\"C\":1,\"D\":\"fine\"},\"limits\":{\"pids\":0,"
+        "\"cpus\":-1,\"colour\":1},\"run_limits\":{\"on_exceed\":\"x\"},\"pool\":{\"min\":-1},"
+        "\"richness\":[1],\"colour\":1,\"shape\":2,\"languages\":{\"x\":{\"kernel\":\"none.json\"},"
+        "\"y\":{\"aliases\":1,\"zygote\":[]},\"z\":{\"kernel\":\"k.json\",\"zygote\":[]}}}";
+    static const char *const says[] = {"unknown key /colour",
+                                       "unknown key /shape",
+                                       "/name must be",
+                                       "/description must be",
+                                       "/main_language must be",
+                                       "/hidden must be",
+                                       "/rootfs must be",
+                                       "/start must be",
+                                       "/env/A=B: ",
+                                       "/env/C: ",
+                                       "/limits/pids must be",
+                                       "/limits/cpus must be",
+                                       "unknown key /limits/colour",
+                                       "/run_limits/on_exceed must be",
+                                       "/pool/min must be",
+                                       "/richness must be",
+                                       "/languages/x/kernel: none.json: ",
+                                       "/languages/y/aliases must be",
+                                       "/languages/y/kernel must be",
+                                       "/languages/y/zygote must be",
+                                       "/languages/z/zygote must be",
+                                       "/languages/z/kernel: k.json /argv: "};
+    heard_all_t heard = {0};
+    kg_err_t err = {0};
+    char path[256];
+    size_t lines = 0;
+    put(dir, "t", "template.json", json);
+    put(dir, "t", "k.json", "{\"argv\":[]}");
+    (void)snprintf(path, sizeof(path), "%s/t", dir);
+    assert_int_equal(kg_template_validate(path, NULL, hear_all, &heard, &err), 0);
+    for (size_t i = 0; i < KG_ARRAY_LEN(says); i++) {
+        if (!strstr(heard.text, says[i])) {
+            fail_msg("%s is not among:\n%s", says[i], heard.text);
+        }
+    }
+    for (const char *p = heard.text; (p = strchr(p, '\n')); p++) {
+        lines++;
+    }
+    if (lines != KG_ARRAY_LEN(says)) {
+        fail_msg("%zu faults:\n%s", lines, heard.text);
+    }
+    /* What loads a template for a daemon still ends at the first. */
+    kg_templates_t list = {0};
+    assert_true(kg_templates_load_dir(&list, dir, NULL, &err) < 0);
+    assert_non_null(strstr(err.message, "/template.json: unknown key /"));
+    kg_templates_fini(&list);
 }
 
 static void env_later_wins_and_expands(void **state)
@@ -436,6 +509,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(mistakes_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(resolve_takes_aliases_and_other_templates, setup, teardown),
         cmocka_unit_test_setup_teardown(kernelspecs_become_templates, setup, teardown),
+        cmocka_unit_test_setup_teardown(validation_tells_all_that_loading_refuses, setup, teardown),
         cmocka_unit_test_setup_teardown(validation_tells_what_only_a_start_would_show, setup,
                                         teardown),
         cmocka_unit_test(env_later_wins_and_expands),
