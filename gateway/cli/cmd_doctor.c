@@ -2,12 +2,14 @@
  * found, and says so. Beside a running daemon: other directories, other user ids. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -27,6 +29,7 @@
 #define SCRATCH_SLOTS 4U
 #define ANSWER_MS 60000 /* it tries every launcher first */
 #define END_MS 20000
+#define TURN_MS 240000 /* for a few others, each as long as both */
 #define ROOM_BYTES (UINT64_C(1) << 30)
 
 typedef struct kg_scratch {
@@ -134,6 +137,8 @@ static int ask_all(kg_doctor_t *doctor, const kg_config_t *config, int sock)
     return r;
 }
 
+static const struct timespec nap = {.tv_nsec = 10000000};
+
 /* Ids that the daemon itself doesn't have; low ones, for bwrap takes those above 2^31 for negative.
  */
 static unsigned scratch_uids(const kg_config_t *config)
@@ -143,9 +148,30 @@ static unsigned scratch_uids(const kg_config_t *config)
     return (unsigned)(config->uid_base >= 2 * count ? config->uid_base - count : after);
 }
 
+/* One at a time, for their keepers would have the same ids; as an ordinary user they share none. 0
+ * also where there is no place for the lock, or -ETIMEDOUT. */
+static int take_turn(int *ret_fd)
+{
+    uint64_t until_ns = kg_now_ns() + TURN_MS * KG_NS_PER_MS;
+    if (geteuid() != 0) {
+        return 0;
+    }
+    (void)mkdir(KG_UID_RANGES_DIR, 0700);
+    KG_AUTO_CLOSE int fd =
+        open(KG_UID_RANGES_DIR "/doctor", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (kg_now_ns() >= until_ns) {
+            return -ETIMEDOUT;
+        }
+        nanosleep(&nap, NULL);
+    }
+    *ret_fd = fd;
+    fd = -1;
+    return 0;
+}
+
 static void wait_for(pid_t pid)
 {
-    const struct timespec nap = {.tv_nsec = 10000000};
     uint64_t until_ns = kg_now_ns() + END_MS * KG_NS_PER_MS;
     while (waitpid(pid, NULL, WNOHANG) == 0) {
         if (kg_now_ns() >= until_ns) {
@@ -160,13 +186,15 @@ static int examine(kg_doctor_t *doctor, const kg_config_t *config, const char *e
     kg_scratch_t scratch = {0};
     KG_AUTO_FREE char *keeper = kg_path_helper(exe_dir, "sandal-keeper");
     KG_AUTO_FREE char *init = kg_path_helper(exe_dir, "sandal-init");
+    KG_AUTO_CLOSE int turn = -1;
     pid_t pid = 0;
     int sock = -1;
 
     if (!keeper || !init) {
         return -ENOMEM;
     }
-    int r = make_scratch(config, &scratch);
+    int r = take_turn(&turn);
+    r = r ? r : make_scratch(config, &scratch);
     if (r < 0) {
         return r;
     }

@@ -14,8 +14,6 @@
 #include "gateway/sandbox/fsutil.h"
 #include "gateway/sandbox/keeper.h"
 
-#define RANGES_DIR "/run/sandal-uids"
-
 static struct dirent *next_entry(DIR *dir)
 {
     return readdir(dir); // NOLINT(concurrency-mt-unsafe): one thread
@@ -82,9 +80,9 @@ int keeper_claim_range(kg_keeper_t *k)
     if (!k->host.is_root) {
         return 0;
     }
-    int r = kg_fs_open_dir(RANGES_DIR, 0700, &dir);
+    int r = kg_fs_open_dir(KG_UID_RANGES_DIR, 0700, &dir);
     if (r < 0 || flock(dir, LOCK_EX) < 0) { /* held for the look and the claim */
-        kg_log(KG_LOG_WARN, "uids.not_claimed", "path=" RANGES_DIR " reason=%s",
+        kg_log(KG_LOG_WARN, "uids.not_claimed", "path=" KG_UID_RANGES_DIR " reason=%s",
                strerrorname_np(r < 0 ? -r : errno));
         return 0;
     }

@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+/* A locked file BASE-COUNT for each keeper of root's on this machine. */
+#define KG_UID_RANGES_DIR "/run/sandal-uids"
 #define KG_UID_RANGE                                                                               \
     65536U                  /* ids of one sandbox: slot s has uid_base + s * KG_UID_RANGE and on   \
                              */

@@ -55,6 +55,16 @@ def test_doctor(tmp_path: Path) -> None:
     assert sandald("doctor", "--listen", "nowhere").returncode == 2
 
 
+def test_doctors_do_not_disturb_each_other(tmp_path: Path) -> None:
+    """As root their keepers would have the same ids."""
+    argv = [SANDALD, "doctor", "--json", "--state-dir", str(tmp_path), "--isolation", "none"]
+    doctors = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()) for _ in range(3)]
+    said = [(*doctor.communicate(timeout=200), doctor.returncode) for doctor in doctors]
+    states = [{check["name"]: check["state"] for check in json.loads(out)["checks"]} for out, _, _ in said]
+    assert all(code == 0 for _, _, code in said), said
+    assert states[0] == states[1] == states[2]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completions(shell: str) -> None:
     got = sandald("completion", shell)
