@@ -111,6 +111,7 @@ static void flush_logs(void *user)
         kg_run_t *run = *at;
         uint64_t wait = flush_in(run, now);
         if (wait > 0) {
+            kg_run_log_save_start(run->log);
             next = wait < next ? wait : next;
             at = &run->dirty_next;
             continue;

@@ -314,6 +314,11 @@ static int add(kg_core_t *core,
         return 0;
     }
     own_size(config, tpl, kind, &opts);
+    if (kind == KG_START_SPAWN && kind != tpl->start && opts.max) {
+        kg_log(KG_LOG_WARN, "pool.unused", "template=%s kind=%s", tpl->name,
+               kg_start_kind_name(kind)); /* no create of a forking template asks for one */
+        return 0;
+    }
     if (!opts.max || !tpl->built || !tpl->language_count ||
         !kg_template_has_helper(tpl, &tpl->languages[0])) {
         return 0;

@@ -340,6 +340,25 @@ bool kg_run_log_may_wait(const kg_run_log_t *log)
            kg_log_end_off(log) - log->published < KG_RUN_WAIT_BYTES;
 }
 
+static void write_out(kg_run_log_t *log)
+{
+    kg_log_seal(log);
+    log->starts = false;
+    if (may_write(log)) {
+        int rc = kg_log_write_out(log);
+        if (rc < 0 && !log->broken) {
+            kg_log_break(log, rc);
+        }
+    }
+}
+
+void kg_run_log_save_start(kg_run_log_t *log)
+{
+    if (log->starts && !log->expired) {
+        write_out(log);
+    }
+}
+
 int kg_run_log_flush(kg_run_log_t *log)
 {
     int told = 0;
@@ -347,13 +366,7 @@ int kg_run_log_flush(kg_run_log_t *log)
     if (log->expired) {
         return 0;
     }
-    kg_log_seal(log);
-    if (may_write(log)) {
-        int rc = kg_log_write_out(log);
-        if (rc < 0 && !log->broken) {
-            kg_log_break(log, rc);
-        }
-    }
+    write_out(log);
     int rc = publish(log);
     if (rc < 0) { /* the file cannot be read back: what is still in memory goes on without it */
         kg_log_break(log, rc);

@@ -147,6 +147,7 @@ struct kg_run_log {
     bool dirty, started, finished, expired, late, broken;
     bool ended;    /* `result` was appended */
     bool asks;     /* `input_request` was, since the last flush */
+    bool starts;   /* `queued` or `started` was, and is not written yet */
     bool late_cut; /* something was cut after it */
     bool news;     /* the watchers were not called yet */
     bool retried;

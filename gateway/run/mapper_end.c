@@ -89,16 +89,22 @@ static void message_of(kg_run_status_t status, const kg_run_end_t *end, char *re
 /* --- what the kernel said ------------------------------------------------------------------------
  */
 
-/* A kernel whose runtime ends it for want of memory (V8 at the limit of its heap) says so by its
- * last error, and then dies. */
-static bool said_oom(const kg_failure_t *last)
+static bool said_oom(const kg_failure_t *failure)
 {
-    return last && kg_slice_eq_cstr(kg_buf_slice(&last->name), name_of(KG_RUN_OOM));
+    return kg_slice_eq_cstr(kg_buf_slice(&failure->name), name_of(KG_RUN_OOM));
+}
+
+/* A kernel whose runtime ends it for want of memory (V8 at the limit of its heap) says so by its
+ * last error, and then aborts. Another signal came from elsewhere: then it is that one's end. */
+static bool ran_out(const kg_mapper_t *m, const kg_run_end_t *end)
+{
+    return end->status == KG_RUN_KILLED && end->signal == SIGABRT && m->has_candidate &&
+           said_oom(&m->candidate);
 }
 
 static kg_run_status_t status_of(const kg_mapper_t *m, const kg_run_end_t *end)
 {
-    if (end->status == KG_RUN_KILLED && m->has_candidate && said_oom(&m->candidate)) {
+    if (ran_out(m, end)) {
         return KG_RUN_OOM;
     }
     if (end->status != KG_RUN_OK) {

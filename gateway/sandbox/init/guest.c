@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "gateway/base/mem.h"
@@ -332,11 +333,12 @@ static size_t take_ends(kg_ip_reply_t *reply, kg_iguest_wait_t *wait, int fds[3]
 }
 
 /* What lost its memory to the host's kernel is to gVisor a process that it can't go on with, and
- * ends with an exit code. */
+ * ends with an exit code that tells a failure. */
 static void correct_end(const kg_init_t *in, kg_ip_reply_t *reply)
 {
     uint64_t kills = kg_oom_kills(in->oom);
-    if (kills > 0 && kills != UINT64_MAX) {
+    int status = reply->exit.status;
+    if (kills > 0 && kills != UINT64_MAX && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
         reply->exit.status = SIGKILL;
     }
 }

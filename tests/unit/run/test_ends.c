@@ -107,13 +107,15 @@ static void finish_of_a_killed_kernel_takes_its_word_for_want_of_memory(void **s
     static const struct {
         const char *then; /* an error after it: the code had caught what was no end */
         kg_run_status_t status;
+        int signal;
         const char *want;
     } rows[] = {
-        {NULL, KG_RUN_KILLED, oom},
-        {"{\"ename\":\"E\",\"evalue\":\"v\",\"traceback\":[]}", KG_RUN_KILLED,
+        {NULL, KG_RUN_KILLED, SIGABRT, oom},
+        {NULL, KG_RUN_KILLED, SIGKILL, "\"name\":\"KernelKilled\""},
+        {"{\"ename\":\"E\",\"evalue\":\"v\",\"traceback\":[]}", KG_RUN_KILLED, SIGABRT,
          "\"name\":\"KernelKilled\""},
-        {NULL, KG_RUN_TIMEOUT, "\"name\":\"TimeoutError\""},
-        {NULL, KG_RUN_EXITED, "\"name\":\"KernelExited\""},
+        {NULL, KG_RUN_TIMEOUT, SIGABRT, "\"name\":\"TimeoutError\""},
+        {NULL, KG_RUN_EXITED, 0, "\"name\":\"KernelExited\""},
     };
     for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
         run_test_t t;
@@ -125,7 +127,7 @@ static void finish_of_a_killed_kernel_takes_its_word_for_want_of_memory(void **s
             rt_message(&t, "error", rows[i].then);
         }
         const kg_run_end_t end = {
-            .status = rows[i].status, .started = true, .lost = true, .signal = SIGABRT};
+            .status = rows[i].status, .started = true, .lost = true, .signal = rows[i].signal};
         assert_int_equal(kg_mapper_finish(t.mapper, &end), 0);
         assert_int_equal(kg_run_log_flush(t.log), 0);
         rt_execution(t.log, 100, &out);

@@ -125,6 +125,28 @@ static void questions_and_the_end_do_not_wait(void **state)
     rt_end(&t);
 }
 
+static void a_start_is_written_before_it_is_shown(void **state)
+{
+    (void)state;
+    run_test_t t;
+    rt_begin(&t);
+    rt_open(&t);
+    rt_stream(&t, "stdout", "early");
+    kg_run_log_save_start(t.log);
+    assert_int_equal(rt_files(&t), 0);
+    assert_int_equal(kg_mapper_started(t.mapper, 1), 0);
+    kg_run_log_save_start(t.log);
+    assert_int_equal(rt_files(&t), 1);
+    assert_int_equal(kg_run_log_next_seq(t.log), 0);
+    char name[sizeof t.log->name];
+    memcpy(name, t.log->name, sizeof name);
+    rt_close(&t);
+    kg_err_t err = {0};
+    assert_int_equal(kg_run_log_recover(&t.log_opts, name, &t.log, &err), 0);
+    assert_true(kg_run_log_started(t.log));
+    rt_end(&t);
+}
+
 static kg_run_log_t *leaving_log;
 static kg_run_watch_t leaving[3];
 
@@ -711,6 +733,7 @@ int main(void)
         cmocka_unit_test(flush_publishes_and_calls_watchers),
         cmocka_unit_test(only_a_little_may_wait),
         cmocka_unit_test(questions_and_the_end_do_not_wait),
+        cmocka_unit_test(a_start_is_written_before_it_is_shown),
         cmocka_unit_test(watchers_may_unwatch_all),
         cmocka_unit_test(join_past_an_event_begins_the_next),
         cmocka_unit_test(many_small_prints_become_few_events),
