@@ -1,5 +1,5 @@
-/* cli: `sandald serve`: reads and checks the configuration, prepares the directories, and becomes
- * sandal-keeper, which starts `sandald gateway` with the effective configuration. `sandald
+/* cli: `sandald serve`: reads and checks the configuration and becomes sandal-keeper, which takes
+ * and makes the directories and starts `sandald gateway` with the effective configuration. `sandald
  * check-config` is the same without the last step. */
 #include <errno.h>
 #include <grp.h>
@@ -58,8 +58,9 @@ check_reach(const kg_config_t *config, const char *exe_dir, uid_t uid, gid_t gid
     return kg_reach_check(config->gateway_user, uid, gid, paths, count, err);
 }
 
-/* STATE belongs to the gateway; its sandboxes' parents are made by the keeper. */
-static int prepare(const kg_config_t *config, const char *exe_dir, kg_err_t *err)
+/* Makes nothing: whether the directories are free is found out, and they are made, by the keeper.
+ */
+static int check_user(const kg_config_t *config, const char *exe_dir, kg_err_t *err)
 {
     uid_t uid = geteuid();
     gid_t gid = getegid();
@@ -67,12 +68,6 @@ static int prepare(const kg_config_t *config, const char *exe_dir, kg_err_t *err
     if (uid == 0) {
         r = find_user(config->gateway_user, &uid, &gid, err);
         r = r == 0 ? check_reach(config, exe_dir, uid, gid, err) : r;
-    }
-    if (r == 0) {
-        r = kg_path_make(config->state_dir, 0711, uid, gid, err);
-    }
-    if (r == 0) {
-        r = kg_path_make(config->runtime_dir, 0711, geteuid(), getegid(), err);
     }
     return r;
 }
@@ -157,7 +152,7 @@ int kg_command_serve(int argc, char **argv)
     if (r == 0 && exe_dir) {
         r = kg_args_settle(argc, argv, SERVE_SUMMARY, exe_dir, &config, &err);
         if (r == 0) {
-            r = prepare(&config, exe_dir, &err);
+            r = check_user(&config, exe_dir, &err);
         }
         if (r == 0) {
             r = become_keeper(&config, exe_dir, &err);

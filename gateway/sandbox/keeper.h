@@ -165,6 +165,7 @@ typedef struct kg_keeper {
     kg_host_t host;
     int signal_fd;
     int range_fd;     /* locked: the uids are ours */
+    bool dirs_held;   /* locked: the state and the runtime directory are ours */
     int gateway_sock; /* -1 between gateways */
     pid_t gateway_pid;
     uid_t gateway_uid; /* 0 = no change */
@@ -288,6 +289,10 @@ void keeper_press_exited(kg_keeper_t *k, const kg_errand_t *errand);
 void keeper_read_requests(kg_keeper_t *k);
 void keeper_status_set(kg_kp_status_t *status, const kg_err_t *err);
 void keeper_kill_reply(kg_keeper_t *k, kg_sb_t *sb, kg_err_code_t code, const char *message);
+
+/* keeper_dirs.c: takes the state directory, the uid range and the runtime directory, in this order.
+ * Says on stderr why not; then nothing of them has been made or changed. */
+int keeper_open_dirs(kg_keeper_t *k);
 
 /* keeper_range.c: refuses a uid range that another keeper of this machine has. */
 int keeper_claim_range(kg_keeper_t *k);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -19,116 +18,17 @@
 
 #include "gateway/base/clock.h"
 #include "gateway/base/log.h"
-#include "gateway/sandbox/fsutil.h"
 #include "gateway/sandbox/keeper.h"
 #include "gateway/sandbox/proctree.h"
 
 #define SERVE_FD 3
-#define RUNTIME_DIR_MAX 54
 #define LEAVE_NS                                                                                   \
     (UINT64_C(15) * KG_NS_PER_S) /* after that the keeper ends though something won't die */
-#define LOCK_TRIES 50
 
 static int die(const char *what, int r)
 {
     (void)fprintf(stderr, "sandal-keeper: %s: %s\n", what, strerrordesc_np(-r));
     return r;
-}
-
-/* A directory of ours that nobody else may fill. */
-static int open_own_dir(const char *path, mode_t mode, int *ret_fd)
-{
-    struct stat st = {0};
-    KG_AUTO_CLOSE int fd = -1;
-    int r = kg_fs_open_dir(path, mode, &fd);
-
-    if (r == 0 && (fstat(fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 022) != 0)) {
-        r = -EPERM;
-    }
-    if (r < 0) {
-        return die(path, r);
-    }
-    if ((st.st_mode & 0111) != 0111) {
-        (void)fchmod(fd, st.st_mode | (mode & 0111));
-    }
-    *ret_fd = kg_take_fd(&fd);
-    return 0;
-}
-
-/* Sandboxes have other uids than we: every directory on the way must let them through. */
-static void warn_if_closed(const char *path)
-{
-    char part[4096];
-    struct stat st;
-
-    for (size_t i = 1; i <= strlen(path) && i < sizeof(part); i++) {
-        if (path[i] != '/' && path[i] != '\0') {
-            continue;
-        }
-        memcpy(part, path, i);
-        part[i] = '\0';
-        if (stat(part, &st) == 0 && !(st.st_mode & S_IXOTH)) {
-            kg_log(KG_LOG_WARN, "directory.closed",
-                   "path=%s reason=\"sandboxes can't pass it (no x for others)\"", part);
-        }
-    }
-}
-
-static int lock_state(int fd)
-{
-    const struct timespec pause = {.tv_nsec = 100000000};
-    for (int i = 0; i < LOCK_TRIES; i++) { /* one that has just been killed may still be going */
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            return 0;
-        }
-        if (errno != EWOULDBLOCK) {
-            break;
-        }
-        nanosleep(&pause, NULL);
-    }
-    return -errno;
-}
-
-static int open_dirs(kg_keeper_t *k)
-{
-    char path[4096];
-    KG_AUTO_CLOSE int state = -1;
-
-    int r = kg_fs_open_dir(k->opts.state_dir, 0711, &state);
-    if (r < 0) {
-        return die(k->opts.state_dir, r);
-    }
-    r = open_own_dir(k->opts.runtime_dir, 0711, &k->host.runtime_fd);
-    if (r < 0) {
-        return r;
-    }
-    k->host.state_dir = realpath(k->opts.state_dir, NULL);
-    k->host.runtime_dir = realpath(k->opts.runtime_dir, NULL);
-    if (!k->host.state_dir || !k->host.runtime_dir) {
-        return die("realpath", -errno);
-    }
-    if (strlen(k->host.runtime_dir) > RUNTIME_DIR_MAX) {
-        (void)fprintf(stderr,
-                      "sandal-keeper: the runtime directory %s has %zu bytes; unix sockets below "
-                      "it allow 54 at most:"
-                      " choose a shorter --runtime-dir\n",
-                      k->host.runtime_dir, strlen(k->host.runtime_dir));
-        return -ENAMETOOLONG;
-    }
-    (void)snprintf(path, sizeof(path), "%s/sandboxes", k->host.state_dir);
-    r = open_own_dir(path, 0711, &k->host.sandboxes_fd);
-    if (r < 0) {
-        return r;
-    }
-    r = lock_state(k->host.sandboxes_fd);
-    if (r < 0) {
-        return die("another keeper has this state directory", r);
-    }
-    if (k->host.is_root) {
-        warn_if_closed(path);
-        warn_if_closed(k->host.runtime_dir);
-    }
-    return 0;
 }
 
 static int find_user(kg_keeper_t *k)
@@ -231,10 +131,7 @@ static int setup(kg_keeper_t *k)
     }
     int r = find_user(k);
     if (r == 0) {
-        r = open_dirs(k);
-    }
-    if (r == 0) {
-        r = keeper_claim_range(k);
+        r = keeper_open_dirs(k); /* before it, nothing is made or touched */
     }
     if (r < 0) {
         return r;
@@ -417,13 +314,13 @@ static void keeper_fini(kg_keeper_t *k)
     while (k->sandboxes) {
         keeper_drop(k, k->sandboxes);
     }
-    keeper_host_close(k);
     free(k->slot_used);
-    free((void *)(uintptr_t)k->host.state_dir);
-    if (k->host.runtime_dir) {
+    if (k->dirs_held) { /* else they are another keeper's, which lives */
+        keeper_host_close(k);
         (void)rmdir(
             k->host.runtime_dir); /* made anew at the next start; stays if anything is in it */
     }
+    free((void *)(uintptr_t)k->host.state_dir);
     free((void *)(uintptr_t)k->host.runtime_dir);
 }
 

@@ -110,6 +110,37 @@ def test_address_in_use_is_told(daemon: Daemon) -> None:
     other.remove()
 
 
+def refusal(other: Daemon) -> str:
+    with pytest.raises(RuntimeError) as refused:
+        other.start()
+    assert other.proc and other.proc.wait(10) != 0
+    return str(refused.value)
+
+
+@pytest.mark.smoke
+def test_second_daemon_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
+    """Neither on the same state directory, nor on the same runtime directory, nor with the same user ids."""
+    with Daemon() as d:
+        client = Client(d.url, d.key)
+        assert client.sandbox(template=TEMPLATE).run("1")["text"] == "1"
+        run = d.state / "run"
+        before = sorted(run.rglob("*"))
+        same_state = Daemon("--runtime-dir", str(run), "--gateway-user", "nobody", state=d.state)
+        same_run = Daemon("--runtime-dir", str(run), state=tmp_path)
+        said = refusal(same_state)
+        assert str(d.state) in said and f"pid {d.pid}" in said and "--state-dir" in said and "temporarily" not in said
+        assert f"{run} already" in refusal(same_run)
+        assert not list(tmp_path.iterdir())
+        assert sorted(run.rglob("*")) == before
+        assert d.state.stat().st_uid == (d.state / "key").stat().st_uid
+        if os.geteuid() == 0:
+            same_ids = Daemon(state=tmp_path)
+            same_ids.uid_base = d.uid_base
+            assert "--uid-base" in refusal(same_ids)
+            assert not list(tmp_path.iterdir())
+        assert client.sandbox(template=TEMPLATE).run("2")["text"] == "2"
+
+
 def test_tls(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o755)
     for parent in tmp_path.parents:
