@@ -9,7 +9,7 @@
 #include "gateway/context/internal.h"
 
 #define KG_IO_PIECE 524288u /* of one read */
-#define KG_IO_SEND 4194304u /* most that one job sends: there are few workers */
+#define KG_IO_SEND 1048576u /* most that one job sends: there are few workers */
 
 /* ---- file_io.c: a descriptor whose reads and writes run on the worker pool, in order ---- */
 

@@ -30,7 +30,8 @@
 #define LOCK_NAME "helper"
 #define ORPHAN_S 3600
 #define LOOK_MS 500
-#define ORPHANED 3 /* exit status */
+#define ORPHANED 3 /* exit statuses */
+#define UNFIT 4    /* could not give up its rights */
 #define END_SECONDS 5
 #define GROUPS_TRIED 64
 #define COPY_BYTES 128
@@ -299,19 +300,22 @@ static void watch(kg_nets_t *nets, const helper_t *h)
                 net_confine(nets) == 0) {
                 _exit(serve(nets, h) ? ORPHANED : 0);
             }
-            _exit(0);
+            _exit(UNFIT);
         }
         if (pid < 0 || waitpid(pid, &status, 0) != pid) {
             return;
         }
-        if (WIFEXITED(status)) {
-            if (WEXITSTATUS(status) == ORPHANED) {
-                give_back(nets);
-            }
-            return;
+        struct timespec pause = {.tv_nsec = 200000000}; /* never a busy loop of crashes, */
+        if (!WIFEXITED(status)) {
+            (void)nanosleep(&pause, NULL);
+            continue;
         }
-        struct timespec pause = {.tv_nsec = 200000000}; /* never a busy loop of crashes */
-        (void)nanosleep(&pause, NULL);
+        if (WEXITSTATUS(status) == ORPHANED) {
+            give_back(nets);
+        } else if (WEXITSTATUS(status) == UNFIT) {
+            (void)nanosleep(&pause, NULL); /* nor of helpers that the keeper starts anew */
+        }
+        return;
     }
 }
 

@@ -146,11 +146,11 @@ def test_a_kernel_that_was_found_again_is_whole(daemon: Daemon) -> None:
     assert sandbox.post(f"/contexts/{context['id']}/interrupt")["interrupted"] is True
     assert ended(sandbox, run)["status"] == "interrupted"
     plot = sandbox.run("import matplotlib.pyplot as p; p.plot([1, 2]); p.show()")
-    assert any(r["type"] == "image/png" for r in plot["results"]) or plot["status"] == "error", plot
+    assert any(r["type"] == "image/png" for r in plot["results"]), plot
     # Files of its own descriptors too: what a child prints comes by them.
     assert sandbox.run("os.system('echo child')")["stdout"] == "child\n"
     assert sandbox.post(f"/contexts/{context['id']}/reset")["incarnation"] == 2
-    assert "x" not in str(sandbox.run("'x' in globals()")["text"])
+    assert sandbox.run("'x' in globals()")["text"] == "False"
     sandbox.delete()
 
 
@@ -203,12 +203,13 @@ def test_kernels_of_other_languages_outlive_the_gateway(daemon: Daemon, template
         pytest.skip(f"template {template} is not there")
     sandbox = client.sandbox(template=template)
     assert sandbox.run(begin_code)["status"] == "ok"
-    slow = {"code-interpreter-node": "console.log('up'); const e = Date.now() + 4000; while (Date.now() < e) {}; var y = x + 1",
-            "code-interpreter-r": "cat('up\\n'); Sys.sleep(4); y <- x + 1"}[template]
+    slow = {"code-interpreter-node": "const fs = require('fs'); console.log('up'); while (!fs.existsSync('go')) {}; var y = x + 1",
+            "code-interpreter-r": "cat('up\\n'); while (!file.exists('go')) Sys.sleep(.05); y <- x + 1"}[template]
     run = begin_run(sandbox, slow)
     sandbox.client = kill_gateway(daemon)
     assert ended(sandbox, run)["error"]["state"] == "kept"
     assert sandbox.get("/contexts")["items"][0]["state"] == "busy"
+    assert sandbox.post("/exec", {"cmd": "touch go"})["exit_code"] == 0
     got = sandbox.run(code.replace("x", "y"))
     assert (got["status"], got["text"]) == ("ok", text.replace("42", "43")), got
     got = sandbox.run(code)

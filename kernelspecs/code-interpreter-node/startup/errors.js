@@ -52,7 +52,7 @@ function own(object, name) {
 // The errors behind an error: its cause, and of an AggregateError its parts.
 function behind(error) {
   const parts = own(error, "errors");
-  const found = Array.isArray(parts) ? Array.from({ length: Math.min(parts.length, CHAIN_MAX + 1) }, (_, i) => [`errors[${i}]`, own(parts, i)]) : [];
+  const found = Array.isArray(parts) && !util.types.isProxy(parts) ? Array.from({ length: Math.min(parts.length, CHAIN_MAX + 1) }, (_, i) => [`errors[${i}]`, own(parts, i)]) : [];
   const cause = own(error, "cause");
   return cause === undefined ? found : [["cause", cause], ...found];
 }

@@ -5,7 +5,6 @@ tree looks there first. Run by sandal_layer.pth at every start of the tree's int
 
 import errno
 import os
-import re
 import sys
 
 _SITE = os.path.dirname(os.path.abspath(__file__))
@@ -13,9 +12,12 @@ _PACKAGES = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-package
 
 
 def _closed():
-    """Whether the tree is: access() alone knows nothing of Landlock."""
+    """Whether the tree is: access() alone knows nothing of Landlock. A file is opened for it only where the tree is no mount:
+    an overlay that can be written would copy the file."""
     if not os.access(_SITE, os.W_OK):
         return True
+    if os.path.ismount(sys.prefix):
+        return False
     try:
         os.close(os.open(os.path.join(_SITE, "sandal_layer.pth"), os.O_WRONLY | os.O_CLOEXEC))
     except OSError as error:
@@ -54,6 +56,8 @@ def _runs_pip():
         elif word == "-m":
             return next(words, None) == "pip"
         elif not word.startswith("-"):
+            import re  # not paid for by each start
+
             return re.fullmatch(r"pip[0-9.]*", os.path.basename(word)) is not None
     return False
 

@@ -58,6 +58,7 @@ local({
 
     function(main, packages = commandArgs(TRUE)) {
         load(packages)
+        force(main) # an argument is read when it is used first: here, and not in each child
         dyn.load(library_path)
         forked <- .C("sandal_zygote_r_serve", socket_path, error = 0L, process = raw(8), counts = integer(2))
         if (forked$error) stop(sprintf("%s: error %d", socket_path, -forked$error))
