@@ -18,6 +18,8 @@ typedef struct kg_clock {
 const kg_clock_t *kg_clock_real(void);
 uint64_t kg_now_ns(void);
 uint64_t kg_wall_ns(void);
+/* Since the machine's start, sleep too: what goes on while processes of the daemon come and go. */
+uint64_t kg_boot_ns(void);
 /* "2026-01-02T03:04:05.678901Z": fraction and literal Z always there (reference GA-11). */
 #define KG_TIME_LEN 28
 void kg_time_format(uint64_t wall_ns, char ret_text[KG_TIME_LEN]);

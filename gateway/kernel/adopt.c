@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <sodium.h>
 #include <string.h>
-#include <time.h>
 
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
@@ -42,13 +41,13 @@ bool kg_kernel_memo_valid(const kg_kernel_memo_t *memo)
            strlen(memo->key) == sizeof(memo->key) - 1 && is_plain(memo->key, 1);
 }
 
-/* Numbers of messages that the gateways before have not given: the time since the machine's start,
- * in nanoseconds, is ahead of any count. */
-static uint64_t first_number(void)
+bool kg_kernel_is_earlier(const kg_kernel_t *k, const char *msg_id)
 {
-    struct timespec ts = {0};
-    (void)clock_gettime(CLOCK_BOOTTIME, &ts);
-    return (uint64_t)ts.tv_sec * KG_NS_PER_S + (uint64_t)ts.tv_nsec;
+    size_t len = strlen(k->session.id);
+    uint64_t number = 0;
+    return k->adopted && strncmp(msg_id, k->session.id, len) == 0 && msg_id[len] == '_' &&
+           kg_parse_u64(msg_id + len + 1, 0, UINT64_MAX, &number) == 0 &&
+           number <= k->number_before;
 }
 
 static void not_there(kg_kernel_t *k, kg_err_code_t code, const char *why)
@@ -80,7 +79,7 @@ static void on_attached(void *user, kg_proc_t *proc, const kg_err_t *why)
         kg_kernel_close_goes_on(k);
     } else if (k->failed) { /* the deadline passed meanwhile */
         (void)kg_kernel_kill_tree(k);
-    } else if (rc < 0 || k->pipes[0].fd < 0) { /* gvisor keeps no pipes */
+    } else if (rc < 0 || k->pipes[0].fd < 0 || k->pipes[1].fd < 0) { /* gvisor keeps no pipes */
         not_there(k, KG_ERR_KERNEL_START_FAILED, "what it prints cannot be read");
     } else {
         kg_link_begin(k, 0);
@@ -98,7 +97,10 @@ int kg_kernel_adopt_begin(kg_kernel_t *k, const kg_kernel_opts_t *opts, kg_err_t
     memcpy(k->name, memo->name, sizeof(k->name));
     memcpy(k->session.id, memo->session, sizeof(k->session.id));
     memcpy(k->key, memo->key, sizeof(k->key));
-    k->session.counter = first_number();
+    /* Numbers of messages that the gateways before have not given: the time since the machine's
+     * start, in nanoseconds, is ahead of any count. */
+    k->number_before = kg_boot_ns();
+    k->session.counter = k->number_before;
     rc = kg_wire_key_set(&k->session.key, memo->key, strlen(memo->key));
     if (rc < 0) {
         return kg_err_set(err, KG_ERR_INVALID_REQUEST, "the key is too long");

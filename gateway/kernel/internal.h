@@ -158,9 +158,10 @@ struct kg_kernel {
     size_t tail_len;
     kg_kernel_stats_t stats;
 
-    bool adopted;    /* an earlier gateway started it */
-    bool left_cell;  /* until ready: a cell of that one's may run */
-    bool told_start; /* on_ready or on_failed has run */
+    bool adopted;           /* an earlier gateway started it */
+    uint64_t number_before; /* with adopted: the gateways before have given no higher one */
+    bool left_cell;         /* until ready: a cell of that one's may run */
+    bool told_start;        /* on_ready or on_failed has run */
     bool failed;
     bool killed;
     bool paused;

@@ -123,6 +123,9 @@ kg_kernel_state_t kg_kernel_state(const kg_kernel_t *kernel);
 const kg_kernel_exit_t *kg_kernel_exit(const kg_kernel_t *kernel);
 /* -EPIPE when there is no process. */
 int kg_kernel_memo(const kg_kernel_t *kernel, kg_kernel_memo_t *ret_memo);
+/* Of a message's parent_id: it is a request of a gateway before the one that took the kernel over.
+ */
+bool kg_kernel_is_earlier(const kg_kernel_t *kernel, const char *msg_id);
 pid_t kg_kernel_pid(const kg_kernel_t *kernel); /* as the host sees it; 0 before the spawn */
 /* Last bytes of fd 2, until close; any bytes. */
 kg_slice_t kg_kernel_stderr_tail(const kg_kernel_t *kernel);

@@ -82,6 +82,9 @@ void kg_kernel_start_failed(kg_kernel_t *k, const kg_err_t *err)
     }
     kg_err_t told = *err;
     kg_output_drain(k);
+    if (k->adopted && k->life == KG_LIFE_ENDED) { /* it printed for a run, and died meanwhile */
+        kg_output_last_words(k);
+    }
     append_tail(k, &told);
     k->told_start = true;
     k->failed = true;
@@ -141,9 +144,10 @@ static void on_spawned(void *user, kg_proc_t *proc, const kg_err_t *why)
     int rc = kg_output_open(k);
     if (k->closing) {
         kg_kernel_close_goes_on(k);
-    } else if (rc < 0) {
+    } else if (rc < 0 || k->pipes[0].fd < 0 || k->pipes[1].fd < 0) { /* no descriptors were left */
         kg_err_t err = {0};
-        kg_err_set(&err, kg_err_from_errno(rc), "the kernel's output cannot be watched");
+        kg_err_set(&err, kg_err_from_errno(rc < 0 ? rc : -EMFILE),
+                   "the kernel's output cannot be watched");
         kg_kernel_start_failed(k, &err);
     } else if (k->failed) { /* the deadline passed meanwhile */
         (void)kg_kernel_kill_tree(k);

@@ -55,6 +55,9 @@ int kg_keeper_connect(kg_loop_t *loop,
 /* Borrowed until the keeper is closed; count 0 before READY. */
 const kg_launcher_info_t *kg_keeper_launchers(const kg_keeper_t *keeper, size_t *ret_count);
 pid_t kg_keeper_pid(const kg_keeper_t *keeper); /* 0 before READY; for RSS figures */
+/* From before the first call that fails by it: what such a failure says of a sandbox is not known
+ * then. */
+bool kg_keeper_is_lost(const kg_keeper_t *keeper);
 /* Sandboxes and processes that still live are orphaned: calls that wait get their error and the
  * objects stay valid until their own destroy or close. NULL ok; NULLs the pointer. */
 void kg_keeper_close(kg_keeper_t **keeper);

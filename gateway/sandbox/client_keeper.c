@@ -290,6 +290,11 @@ pid_t kg_keeper_pid(const kg_keeper_t *keeper)
     return keeper->pid;
 }
 
+bool kg_keeper_is_lost(const kg_keeper_t *keeper)
+{
+    return keeper->lost;
+}
+
 static void bury(void *user)
 {
     kg_keeper_t *keeper = user;

@@ -232,15 +232,17 @@ kg_proc_t *kg_proc_new(kg_sbx_t *sbx, const kg_ip_spawned_t *spawned, int *fds, 
  * goes on while a sandbox lives. */
 uint64_t kg_proc_first_token(void)
 {
-    struct timespec ts = {0};
-    (void)clock_gettime(CLOCK_BOOTTIME, &ts);
-    return (uint64_t)ts.tv_sec * KG_NS_PER_S + (uint64_t)ts.tv_nsec;
+    return kg_boot_ns();
 }
 
 static void attach_error(const kg_ip_spawned_t *reply, kg_err_t *ret_err)
 {
-    (void)kg_err_set(ret_err, reply->error == -ESRCH ? KG_ERR_NOT_FOUND : KG_ERR_INTERNAL,
-                     "the sandbox knows no such process");
+    if (reply->error == -ESRCH) {
+        (void)kg_err_set(ret_err, KG_ERR_NOT_FOUND, "the sandbox knows no such process");
+    } else {
+        (void)kg_err_set(ret_err, KG_ERR_INTERNAL, "the sandbox cannot give its descriptors: %s",
+                         strerrordesc_np(-reply->error));
+    }
 }
 
 void kg_proc_take_spawned(kg_sbx_t *sbx, const kg_ip_spawned_t *reply, int *fds, size_t fd_count)

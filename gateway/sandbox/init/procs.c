@@ -32,13 +32,17 @@ static void close_ends(int ends[3])
 }
 
 /* With its descriptors, those of them that are still here, and a pidfd by which the host's number
- * of it can be seen. How many. */
-static size_t give_ends(kg_iproc_t *proc, uint32_t *ret_mask, int fds[4])
+ * of it can be seen. How many. -errno in error where one could not be copied: it is not among them.
+ */
+static size_t give_ends(kg_iproc_t *proc, uint32_t *ret_mask, int fds[4], int *ret_error)
 {
     size_t count = 0;
     for (int i = 0; i < 3; i++) {
-        int fd = proc->keep && proc->ends[i] >= 0 ? fcntl(proc->ends[i], F_DUPFD_CLOEXEC, 0)
-                                                  : kg_take_fd(&proc->ends[i]);
+        bool copied = proc->keep && proc->ends[i] >= 0;
+        int fd = copied ? fcntl(proc->ends[i], F_DUPFD_CLOEXEC, 0) : kg_take_fd(&proc->ends[i]);
+        if (copied && fd < 0) {
+            *ret_error = -errno;
+        }
         if (fd >= 0) {
             *ret_mask |= 1U << i;
             fds[count++] = fd;
@@ -63,8 +67,9 @@ static void reply_spawn(kg_init_t *in, kg_iproc_t *proc, int error, uint32_t ste
     reply.spawned.error = error;
     reply.spawned.step = step;
     reply.spawned.pid = proc->pid;
-    if (error == 0) {
-        count = give_ends(proc, &reply.spawned.fds, fds);
+    if (error == 0) { /* it runs: who misses an end sees it by the mask */
+        int missing = 0;
+        count = give_ends(proc, &reply.spawned.fds, fds, &missing);
     }
     if (error != 0 || !proc->keep) {
         close_ends(proc->ends);
@@ -87,7 +92,14 @@ void init_attach(kg_init_t *in, const kg_ip_token_t *request)
     } else {
         reply.spawned.pid = proc->pid;
         proc->exit_sent = false;
-        count = give_ends(proc, &reply.spawned.fds, fds);
+        count = give_ends(proc, &reply.spawned.fds, fds, &reply.spawned.error);
+    }
+    if (reply.spawned.error != 0) {
+        reply.spawned.pid = 0;
+        reply.spawned.fds = 0;
+        while (count > 0) {
+            kg_closep(&fds[--count]);
+        }
     }
     init_send(in, &reply, fds, count);
 }
