@@ -18,7 +18,7 @@ static bool memo_now(const kg_context_t *context, kg_kernel_memo_t *ret)
         *ret = *context->memo;
         return true;
     }
-    return context->state == KG_CTX_READY && context->inc &&
+    return context->state == KG_CTX_READY && context->inc && !context->sandbox->unsettled &&
            kg_kernel_memo(context->inc->kernel, ret) == 0;
 }
 
@@ -39,6 +39,15 @@ json_t *kg_kernel_record(const kg_context_t *context)
     return record;
 }
 
+void kg_kernel_record_wipe(json_t *body)
+{
+    json_t *key = json_object_get(json_object_get(body, "kernel"), "key");
+    if (json_is_string(key)) {
+        char *text = (char *)(uintptr_t)json_string_value(key);
+        explicit_bzero(text, json_string_length(key));
+    }
+}
+
 void kg_kernel_record_load(kg_context_t *context, json_t *record)
 {
     const char *name = NULL;
@@ -53,6 +62,7 @@ void kg_kernel_record_load(kg_context_t *context, json_t *record)
         kg_format(memo.name, sizeof(memo.name), "%s", name) ||
         kg_format(memo.session, sizeof(memo.session), "%s", session) ||
         kg_format(memo.key, sizeof(memo.key), "%s", key)) {
+        kg_kernel_memo_wipe(&memo);
         return;
     }
     memo.token = (uint64_t)token;
@@ -83,11 +93,20 @@ void kg_kernel_record_begin(kg_context_t *context)
 
 void kg_kernel_records_tick(kg_core_t *core)
 {
+    bool asked = false;
+    bool batch = false;
     for (kg_context_t *c = core->contexts; c; c = c->hh.next) {
-        if (c->state == KG_CTX_READY && c->execution_count != c->saved_count && !c->gone &&
-            kg_context_save(c, NULL) == 0) {
+        if (c->state != KG_CTX_READY || c->execution_count == c->saved_count || c->gone) {
+            continue;
+        }
+        batch = asked ? batch : kg_store_batch(core->store, true, NULL) == 0;
+        asked = true;
+        if (kg_context_save(c, NULL) == 0) {
             c->saved_count = c->execution_count;
         }
+    }
+    if (batch) {
+        (void)kg_store_batch(core->store, false, NULL);
     }
 }
 
@@ -191,14 +210,24 @@ static void pause_again(void *user)
     if (!sandbox->repause || !settled(sandbox)) {
         return;
     }
-    sandbox->repause = false;
     bool used = sandbox->wake_waits || sandbox->files > 0 || kg_commands_busy(sandbox, true);
     const kg_context_t *c = NULL;
     DL_FOREACH (sandbox->contexts, c) {
         used = used || c->jobs || c->ready_waits || (c->current && c->current->kind != KG_JOB_LEFT);
     }
-    if (!used) {
+    if (used) {
+        kg_kernels_stay_awake(sandbox);
+    } else {
+        sandbox->repause = false;
         kg_pause_begin(sandbox);
+    }
+}
+
+void kg_kernels_stay_awake(kg_sandbox_t *sandbox)
+{
+    if (sandbox->repause) {
+        sandbox->repause = false;
+        (void)kg_sandbox_save(sandbox, NULL);
     }
 }
 
@@ -222,11 +251,12 @@ void kg_kernel_memo_drop(kg_context_t *context)
 void kg_kernel_verdict(kg_context_t *context, bool kept)
 {
     kg_run_t *run = NULL;
-    if (!context->memo) {
-        return;
+    if (!context->memo || (!kept && kg_keeper_is_lost(context->core->keeper))) {
+        return; /* with the keeper gone nothing is known: the next gateway finds out */
     }
     kg_kernel_memo_drop(context);
     context->left_cell = context->left_cell && kept;
+    context->execution_count = kept ? context->execution_count : 0;
     DL_FOREACH (context->sandbox->runs, run) {
         if (!run->ended && !run->job && !run->is_command && run->log &&
             strcmp(run->context_id, context->id) == 0) {
@@ -242,7 +272,9 @@ void kg_kernel_adopted(kg_inc_t *inc)
 {
     kg_context_t *context = inc->context;
     const kg_run_t *left = context->left_run;
-    uint64_t limit = left && context->left_cell ? kg_run_log_meta(left->log)->timeout_ms : 0;
+    /* Its log may have expired. What nobody runs has no limit: a restart kills nothing. */
+    bool limited = left && left->log && context->left_cell;
+    uint64_t limit = limited ? kg_run_log_meta(left->log)->timeout_ms : 0;
     inc->adopting = false;
     inc->ready_ns = kg_now_ns();
     inc->ran = true; /* its end is no failed start */
@@ -255,18 +287,7 @@ void kg_kernel_adopted(kg_inc_t *inc)
     if (context->left_cell) {
         (void)kg_context_save(context, NULL);
     }
-    kg_job_start_left(context, context->left_cell ? limit : KG_HIDDEN_MS);
-}
-
-static void note_end(kg_context_t *context, const kg_kernel_exit_t *exit)
-{
-    context->last_exit.known = true;
-    context->last_exit.lost = !exit;
-    context->last_exit.signaled = exit && exit->proc.signaled;
-    context->last_exit.number = !exit                 ? 0
-                                : exit->proc.signaled ? exit->proc.signal
-                                                      : exit->proc.code;
-    context->last_exit.at_ns = kg_wall_ns();
+    kg_job_start_left(context, limit);
 }
 
 void kg_kernel_not_adopted(kg_inc_t *inc, const kg_err_t *why)
@@ -274,10 +295,9 @@ void kg_kernel_not_adopted(kg_inc_t *inc, const kg_err_t *why)
     kg_context_t *context = inc->context;
     kg_log(KG_LOG_WARN, "kernel.not_adopted", "context=%s reason=\"%s\"", context->id,
            why->message);
-    note_end(context, kg_kernel_exit(inc->kernel));
+    kg_context_note_exit(context, kg_kernel_exit(inc->kernel));
     kg_kernel_verdict(context, false);
     kg_inc_close(&context->inc);
-    context->execution_count = 0;
     context->state = KG_CTX_DOWN; /* the next use starts a fresh one */
     if (context->ready_waits) {
         kg_context_start(context);

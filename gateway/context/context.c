@@ -99,6 +99,7 @@ int kg_context_save(kg_context_t *context, kg_err_t *err)
         (void)json_object_set_new(body, "kernel", kernel);
     }
     KG_AUTO_FREE char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    kg_kernel_record_wipe(body);
     json_decref(body);
     if (!text) {
         return kg_oom(err);

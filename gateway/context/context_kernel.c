@@ -146,6 +146,17 @@ void kg_context_start_failed(kg_context_t *context, const kg_err_t *err)
     kg_timer_start(context->backoff, kg_ms(KG_BACKOFF_MS) << (context->failures - 1), 0);
 }
 
+void kg_context_note_exit(kg_context_t *context, const kg_kernel_exit_t *exit)
+{
+    context->last_exit.known = true;
+    context->last_exit.lost = !exit || exit->proc.lost;
+    context->last_exit.signaled = exit && exit->proc.signaled;
+    context->last_exit.number = !exit                 ? 0
+                                : exit->proc.signaled ? exit->proc.signal
+                                                      : exit->proc.code;
+    context->last_exit.at_ns = kg_wall_ns();
+}
+
 /* The exit of a killed kernel was not told in time: go on without it. */
 static void guard_over(void *user)
 {

@@ -74,6 +74,10 @@ static void release_held(kg_inc_t *inc)
         kg_run_unref_(&run);
     }
     inc->held_count = 0;
+    if (inc->left) {
+        kg_run_forget_request(inc->left);
+        kg_run_unref_(&inc->left);
+    }
 }
 
 static void inc_closed(void *user)
@@ -126,15 +130,15 @@ void kg_inc_close(kg_inc_t **inc)
 
 /* ---- what comes, in order ---- */
 
-/* Output that no run claims is the latest run's: the one that goes, else the one that ended last.
- */
+/* Output that no run claims is the latest run's: the one that goes, else the one that ended last,
+ * be it an earlier gateway's. */
 static kg_run_t *latest_run(kg_inc_t *inc)
 {
     kg_job_t *job = inc->context ? inc->context->current : NULL;
     if (job && job->kind == KG_JOB_RUN && job->run->started && job->run->mapper) {
         return job->run;
     }
-    return inc->held_count ? inc->held[inc->held_count - 1] : NULL;
+    return inc->held_count ? inc->held[inc->held_count - 1] : inc->left;
 }
 
 static void process_exit(kg_inc_t *inc, const kg_kernel_exit_t *told);
@@ -287,7 +291,7 @@ static void on_sent(void *user)
  * finds out, and ends what is under way. */
 static bool not_ours(const kg_inc_t *inc, const kg_kernel_exit_t *exit)
 {
-    return exit && exit->proc.lost && inc->core && inc->core->keeper_lost;
+    return exit && exit->proc.lost && inc->core && kg_keeper_is_lost(inc->core->keeper);
 }
 
 static void on_done(void *user, const kg_request_end_t *end)
@@ -465,11 +469,27 @@ static void on_output(void *user, bool is_stderr, kg_slice_t bytes)
     push(inc, &item);
 }
 
+/* Of a run before the restart, and its log can't take it any more: the 1st, 2nd, 4th, 8th … */
+static void drop_earlier(kg_inc_t *inc)
+{
+    inc->dropped++;
+    if (inc->context && (inc->dropped & (inc->dropped - 1)) == 0) {
+        kg_log(KG_LOG_WARN, "kernel.late_dropped", "context=%s messages=%llu", inc->context->id,
+               (unsigned long long)inc->dropped);
+    }
+}
+
+/* What runs of an earlier gateway still print is never the present run's. Which of them it was is
+ * not known any more: their latest takes it. */
 static void on_orphan(void *user, const kg_jmsg_t *msg)
 {
     kg_inc_t *inc = user;
-    kg_run_t *run = latest_run(inc);
+    bool earlier = kg_kernel_is_earlier(inc->kernel, msg->parent_id);
+    kg_run_t *run = earlier ? inc->left : latest_run(inc);
     if (!run || !run->opts || !run->mapper) {
+        if (earlier) {
+            drop_earlier(inc);
+        }
         return;
     }
     kg_mapped_t *mapped = kg_mapper_prepare(&run->opts->mapper, msg);
@@ -499,11 +519,7 @@ static void process_exit(kg_inc_t *inc, const kg_kernel_exit_t *told)
     bool by_us = context->state == KG_CTX_ENDING || exit.killed_by_us;
     bool quick = !inc->ran && !by_us && kg_now_ns() - inc->ready_ns < kg_ms(KG_SINCE_QUICK_MS);
     inc->core->stats.kernels_died += !by_us;
-    context->last_exit.known = true;
-    context->last_exit.signaled = exit.proc.signaled;
-    context->last_exit.lost = exit.proc.lost;
-    context->last_exit.number = exit.proc.signaled ? exit.proc.signal : exit.proc.code;
-    context->last_exit.at_ns = kg_wall_ns();
+    kg_context_note_exit(context, &exit);
     kg_log(KG_LOG_INFO, "kernel.exit", "context=%s code=%d signal=%d lost=%d by_us=%d", context->id,
            exit.proc.code, exit.proc.signal, exit.proc.lost, by_us);
     kg_job_kernel_gone(context, &exit);
@@ -613,7 +629,8 @@ static void hold_left(kg_inc_t *inc)
     kg_run_t *run = inc->context->left_run;
     if (run && !run->expired && kg_run_revive(run, inc->context) == 0) {
         run->inc = inc;
-        kg_inc_hold(inc, run);
+        inc->left = run;
+        kg_run_ref_(run);
     }
 }
 

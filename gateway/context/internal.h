@@ -364,6 +364,8 @@ void kg_context_start(kg_context_t *context);
 /* The sandbox is up (err NULL) or could not be brought up. */
 void kg_context_box_ready(kg_context_t *context, const kg_err_t *err);
 void kg_context_start_failed(kg_context_t *context, const kg_err_t *err);
+/* How its kernel has ended; NULL: that is not known. */
+void kg_context_note_exit(kg_context_t *context, const kg_kernel_exit_t *exit);
 void kg_context_fail_waits(kg_context_t *context, const kg_err_t *err);
 void kg_context_fail_jobs(kg_context_t *context, const kg_err_t *err);
 /* Kills the kernel; the running run ends by cause, a fresh kernel follows unless gone. */
@@ -377,6 +379,8 @@ int kg_obj_name_check(const char *name, kg_err_t *err);
 /* ---- kernels that outlive the gateway: adopt_kernel.c ---- */
 
 json_t *kg_kernel_record(const kg_context_t *context); /* NULL: there is none */
+/* Of a whole record of a context, before it is freed: the kernel's key. */
+void kg_kernel_record_wipe(json_t *body);
 void kg_kernel_record_load(kg_context_t *context, json_t *record);
 void kg_kernel_record_begin(kg_context_t *context); /* a fresh kernel is ready */
 void kg_kernel_records_tick(kg_core_t *core);       /* each KG_LEDGER_S: counts */
@@ -390,6 +394,7 @@ void kg_kernels_lost(kg_sandbox_t *sandbox); /* it was not */
 void kg_kernel_verdict(kg_context_t *context, bool kept);
 void kg_kernel_memo_drop(kg_context_t *context); /* without a verdict */
 void kg_kernels_pause_again(kg_sandbox_t *sandbox);
+void kg_kernels_stay_awake(kg_sandbox_t *sandbox); /* it was asked for: no pause follows */
 
 /* ---- one kernel of a context: an incarnation ---- */
 
@@ -414,6 +419,8 @@ struct kg_inc {
     bool ran;                     /* a run of a client was started in it */
     kg_run_t *held[KG_HELD_RUNS]; /* ended, newest last */
     size_t held_count;
+    kg_run_t *left;   /* the latest of an earlier gateway's runs in it, or NULL: a reference */
+    uint64_t dropped; /* messages of such runs that no log takes */
     kg_item_t *items; /* what came while something bigger is being applied, in order */
     kg_timer_t *pump;
     kg_utf8_stream_t streams[2];
@@ -548,6 +555,7 @@ struct kg_sandbox {
     bool wanted;       /* while it is being paused: somebody needs it */
     bool hidden;       /* of a pool, or was: of nobody, in no list, not in the store */
     bool hold;         /* it was taken with limits of its own: they have to be set */
+    bool unsettled;    /* of a pool: it is not yet what its create asked for */
     bool settle;       /* it was taken after its kernel's start: env has to be brought there */
     bool zygote_waits; /* until its zygote is ready */
     bool no_zygote;    /* it was tried in vain */

@@ -321,5 +321,9 @@ int kg_sandbox_pause(kg_sandbox_t *sandbox, kg_sandbox_fn *done, void *user, kg_
 int kg_sandbox_resume(kg_sandbox_t *sandbox, kg_sandbox_fn *done, void *user, kg_err_t *err)
 {
     int rc = check(sandbox, err);
-    return rc ? rc : ask(sandbox, &sandbox->resume_waits, done, user, err);
+    rc = rc ? rc : ask(sandbox, &sandbox->resume_waits, done, user, err);
+    if (!rc) {
+        kg_kernels_stay_awake(sandbox);
+    }
+    return rc;
 }

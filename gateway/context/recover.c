@@ -39,6 +39,7 @@ static int load_context(void *user, const kg_store_row_t *row)
     }
     kg_context_t *context = lang ? kg_context_alloc(sandbox, row->id) : NULL;
     if (!context) {
+        kg_kernel_record_wipe(body);
         json_decref(body);
         return unusable(row, bad ? "record" : "template");
     }
@@ -51,6 +52,7 @@ static int load_context(void *user, const kg_store_row_t *row)
     context->env = json_is_object(env) ? json_incref(env) : NULL;
     kg_kernel_record_load(context, json_object_get(body, "kernel"));
     (void)kg_format(context->name, sizeof(context->name), "%s", row->name ? row->name : "");
+    kg_kernel_record_wipe(body);
     json_decref(body);
     return 0;
 }

@@ -177,7 +177,9 @@ static void left(kg_job_t *job, bool alive)
     }
     if (context->left_cell) {
         context->left_cell = false;
-        (void)kg_context_save(context, NULL);
+        if (!context->gone) { /* else its row would come back */
+            (void)kg_context_save(context, NULL);
+        }
     }
     kg_job_finished(context);
     if (was_left) {

@@ -285,6 +285,8 @@ take_warm(kg_core_t *core, kg_create_plan_t *plan, kg_sandbox_t **ret_sandbox, k
     if (!sandbox) {
         return 0;
     }
+    /* What another gateway would take over is what the client asked for. */
+    sandbox->unsettled = sandbox->settle || sandbox->hold || sandbox->warm != KG_WARM_DONE;
     bool batch = kg_store_batch(core->store, true, NULL) == 0;
     int rc = fill(sandbox, plan->owner, plan->opts, err);
     sandbox->contexts->created_ns = kg_core_stamp(core);
@@ -394,8 +396,21 @@ static int go_on_cold(kg_sandbox_t *member, kg_err_t *err)
     return 0;
 }
 
+/* Now its kernel is one to be found again. */
+static void settled_later(void *user)
+{
+    kg_sandbox_t *sandbox = user;
+    if (!sandbox->deleted && sandbox->contexts && !sandbox->contexts->gone) {
+        (void)kg_context_save(sandbox->contexts, NULL);
+    }
+}
+
 void kg_sandbox_created(kg_sandbox_t *sandbox, const kg_err_t *err)
 {
+    if (!err && sandbox->unsettled) {
+        sandbox->unsettled = false;
+        (void)kg_core_later(sandbox->core, settled_later, sandbox);
+    }
     if (!err) {
         kg_wait_t *done = KG_TAKE(sandbox->create_wait);
         kg_sandbox_touch(sandbox);

@@ -58,6 +58,7 @@ int kg_sandbox_wake(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_
     }
     wait->fn.done = done;
     LL_APPEND2(sandbox->wake_waits, wait, list_next);
+    kg_kernels_stay_awake(sandbox);
     kg_sandbox_touch(sandbox);
     return 0;
 }

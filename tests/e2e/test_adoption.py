@@ -131,6 +131,29 @@ def test_what_a_cell_prints_after_the_crash_is_its_late_output(daemon: Daemon) -
     sandbox.delete()
 
 
+def test_late_output_is_never_of_a_run_after_the_crash(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    code = """
+import os, sys, threading, time
+from IPython.display import display
+def late():
+    while not os.path.exists('go'): time.sleep(0.01)
+    print('late'); print('wrong', file=sys.stderr); display('shown')
+    sys.stdout.flush(); sys.stderr.flush()
+    open('said', 'w').close()
+threading.Thread(target=late).start()
+print('begun')
+"""
+    first = sandbox.run(code)
+    assert (first["status"], first["stdout"]) == ("ok", "begun\n"), first
+    sandbox.client = kill_gateway(daemon)
+    got = sandbox.run("open('go', 'w').close()\nwhile not os.path.exists('said'): time.sleep(0.01)\ntime.sleep(0.3)\nprint('own')")
+    assert (got["status"], got["stdout"], got["stderr"], got["results"]) == ("ok", "own\n", "", []), got
+    told = wait_for(lambda: (t := sandbox.get(f"/runs/{first['run']}")) and t["stderr"] and len(t["results"]) == 1 and t)
+    assert (told["stdout"], told["stderr"], told["late"]) == ("begun\nlate\n", "wrong\n", True), told
+    sandbox.delete()
+
+
 def test_a_kernel_that_was_found_again_is_whole(daemon: Daemon) -> None:
     sandbox = Client(daemon.url, daemon.key).sandbox()
     assert sandbox.run("import os, threading\nx = 42\no = os.getpid()")["execution_count"] == 1
@@ -182,6 +205,44 @@ def test_a_kernel_that_dies_meanwhile_is_told_of(daemon: Daemon) -> None:
     sandbox.delete()
 
 
+def test_last_words_of_a_kernel_that_dies_meanwhile_are_told(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    kernel = host_pid(sandbox.id, int(sandbox.run("import os; os.getpid()")["text"]))
+    run = begin_run(sandbox, "import time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
+                             "print('farewell'); os._exit(3)")
+    daemon.kill()
+    open(f"/proc/{kernel}/cwd/go", "w").close()
+    wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
+    daemon.start()
+    sandbox.client = Client(daemon.url, daemon.key)
+    got = ended(sandbox, run)
+    assert (got["status"], got["stdout"], got["error"]["state"]) == ("gateway_restart", "up\nfarewell\n", "lost"), got
+    context = sandbox.get("/contexts")["items"][0]
+    assert context["execution_count"] == 0, context
+    sandbox.delete()
+
+
+def test_a_keeper_that_is_killed_while_kernels_are_looked_for_loses_nothing(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    begin(sandbox)
+    init = first_init(sandbox.id)
+    run = slow_run(sandbox)
+    os.kill(init, signal.SIGSTOP)  # it answers nobody
+    try:
+        sandbox.client = kill_gateway(daemon)
+        assert sandbox.get(f"/runs/{run}")["status"] == "running"
+        daemon.kill()
+    finally:
+        os.kill(init, signal.SIGCONT)
+    daemon.start()
+    sandbox.client = Client(daemon.url, daemon.key)
+    got = ended(sandbox, run)
+    assert (got["status"], got["error"]["state"]) == ("gateway_restart", "kept"), got
+    context = sandbox.get("/contexts")["items"][0]
+    assert sandbox.post(f"/contexts/{context['id']}/interrupt")["interrupted"] is True
+    goes_on(daemon, sandbox.id, init)
+
+
 def test_a_paused_sandbox_is_paused_again(daemon: Daemon) -> None:
     sandbox = Client(daemon.url, daemon.key).sandbox()
     assert sandbox.run("x = 42")["status"] == "ok"
@@ -190,6 +251,20 @@ def test_a_paused_sandbox_is_paused_again(daemon: Daemon) -> None:
     sandbox.client = kill_gateway(daemon)
     wait_for(lambda: sandbox.get()["state"] == "paused")
     assert sandbox.run("x")["text"] == "42"
+    sandbox.delete()
+
+
+def test_a_sandbox_that_was_resumed_stays_awake(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    assert sandbox.run("x = 42")["status"] == "ok"
+    if sandbox.client.call("POST", f"{sandbox.path}/pause").status_code != 200:
+        pytest.skip("this isolation pauses nothing")
+    sandbox.client = kill_gateway(daemon)
+    sandbox.post("/resume")
+    for _ in range(2):
+        assert sandbox.run("x")["text"] == "42"
+        assert sandbox.get()["state"] == "running"
+        sandbox.client = kill_gateway(daemon)  # it is written down too
     sandbox.delete()
 
 
