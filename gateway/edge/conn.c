@@ -110,6 +110,8 @@ void kg_conn_free(kg_conn_t *conn)
     kg_edge_t *edge = conn->edge;
     DL_DELETE(edge->conns, conn);
     edge->conn_count--;
+    kg_target_forget(conn);
+    kg_target_reset(&conn->target);
     free(conn);
 }
 

@@ -23,10 +23,8 @@ typedef struct kg_header {
 } kg_header_t;
 
 /* A request's head; valid during the callback that got it. Public, read-only.
- * path and query come percent-decoded from the parser (which also resolves "//", "/./" and "/../")
- * and are encoded again here byte by byte, so that decoding a segment or a value once gives its
- * bytes; "%2F" in a path is a plain "/", "+" in a query is a space, ";" there separates as "&"
- * does. path begins with "/". */
+ * path and query are what was sent: nothing in them is decoded or resolved. What an URL may not
+ * hold as it stands is percent-encoded. path begins with "/". */
 typedef struct kg_http_head {
     kg_slice_t
         method; /* GET HEAD POST PUT PATCH DELETE OPTIONS; others are answered 501 by the edge */

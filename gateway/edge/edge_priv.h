@@ -37,6 +37,18 @@ typedef enum kg_phase {
     KG_PHASE_DEAD, /* no answer any more, lws is closing it */
 } kg_phase_t;
 
+/* How far the head of a request has been read, and its target as it was sent. */
+typedef struct kg_target {
+    enum {
+        KG_TARGET_METHOD,
+        KG_TARGET_TEXT,
+        KG_TARGET_LINES,
+        KG_TARGET_END
+    } at;
+    bool begun; /* METHOD, TEXT: some of it has come; LINES: so has some of this line */
+    kg_buf_t text;
+} kg_target_t;
+
 typedef struct kg_conn {
     kg_edge_t *edge;
     struct lws *wsi; /* NULL until lws took the socket */
@@ -57,6 +69,7 @@ typedef struct kg_conn {
     bool reused;       /* had an exchange before */
     char protocol[64]; /* UPGRADE: what the handler chose */
     void *ws_user;
+    kg_target_t target;
 } kg_conn_t;
 
 struct kg_http {
@@ -197,6 +210,14 @@ void kg_head_fini(kg_http_head_t *head);
 int kg_head_content_length(const kg_http_head_t *head, bool *ret_present, uint64_t *ret_length);
 bool kg_head_has_token(const kg_http_head_t *head, const char *name, const char *token);
 
+/* target.c */
+/* How many of these bytes belong to the head. */
+size_t kg_target_span(const kg_target_t *t, const char *data, size_t len);
+/* Keeps what of the target is among them, and puts letters in its place. */
+int kg_target_take(kg_target_t *t, char *data, size_t len);
+void kg_target_reset(kg_target_t *t);
+void kg_target_forget(const kg_conn_t *conn); /* it is going */
+
 /* answer.c */
 #define KG_LENGTH_CHUNKED (-1)
 #define KG_LENGTH_TO_END (-2) /* the body ends with the connection */
@@ -236,6 +257,9 @@ void kg_ws_over(kg_ws_t *ws);
 /* lws_check.c */
 /* Whether libwebsockets calls the program's function of this name instead of its own. */
 bool kg_lws_replaced(const char *name);
+/* The function that ours of this name stands before. ISO C has no cast from object to function
+ * pointers. */
+void kg_lws_real(const char *name, void *ret_function);
 int kg_lws_check(kg_err_t *err); /* all that lws.c replaces; err says which is not */
 
 /* lws.c */

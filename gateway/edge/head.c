@@ -1,5 +1,4 @@
-/* A request's head out of libwebsockets' tables. lws decodes paths and queries; they are encoded
- * again here, so that those above split first and decode after, as one should. */
+/* A request's head: its target as it was sent (target.c), the rest out of libwebsockets' tables. */
 #include <ctype.h>
 #include <errno.h>
 #include <string.h>
@@ -22,82 +21,42 @@ static const struct {
     {WSI_TOKEN_OPTIONS_URI, "OPTIONS"},
 };
 
-static bool plain_in_url(unsigned char c, bool path)
+/* What an URL may hold as it stands; all else that came is encoded, so that no control character
+ * gets further. */
+static int append_target(kg_buf_t *out, kg_slice_t text)
 {
-    return (c < 0x80 && isalnum(c)) || (c && strchr("-._~!$'()*,:@", c)) ||
-           (path && strchr("/&=;", c));
-}
-
-static int append_encoded(kg_buf_t *out, const char *data, size_t len, bool path)
-{
-    int rc = kg_buf_reserve(out, len);
-    for (size_t i = 0; i < len && !rc; i++) {
-        unsigned char c = (unsigned char)data[i];
-        if (c && plain_in_url(c, path)) {
-            rc = kg_buf_append_char(out, (char)c);
-        } else {
-            rc = kg_buf_printf(out, "%%%02X", c);
-        }
+    int rc = kg_buf_reserve(out, text.len);
+    for (size_t i = 0; i < text.len && !rc; i++) {
+        unsigned char c = (unsigned char)text.data[i];
+        bool plain = c && c < 0x80 && (isalnum(c) || strchr("%/?-._~!$&'()*+,;=:@", c));
+        rc = plain ? kg_buf_append_char(out, (char)c) : kg_buf_printf(out, "%%%02X", c);
     }
     return rc;
 }
 
-/* name=value with only the first "=" as separator. */
-static int append_pair(kg_buf_t *out, const char *pair, size_t len)
+static int read_target(const kg_target_t *target, struct kg_http_head_priv *priv)
 {
-    const char *eq = memchr(pair, '=', len);
-    size_t name_len = eq ? (size_t)(eq - pair) : len;
-    int rc = append_encoded(out, pair, name_len, false);
-    if (eq) {
-        rc |= kg_buf_append_char(out, '=');
-        rc |= append_encoded(out, eq + 1, len - name_len - 1, false);
+    if (target->at < KG_TARGET_LINES || target->text.len == 0) {
+        return -EINVAL; /* lws read past target.c */
     }
-    return rc;
+    kg_slice_t path = kg_buf_slice(&target->text);
+    kg_slice_t query = {0};
+    const char *mark = memchr(path.data, '?', path.len);
+    if (mark) {
+        size_t len = (size_t)(mark - path.data);
+        query = kg_slice(mark + 1, path.len - len - 1);
+        path.len = len;
+    }
+    int rc = append_target(&priv->path, path);
+    return rc < 0 ? rc : append_target(&priv->query, query);
 }
 
-static int read_query(struct lws *wsi, kg_buf_t *out)
-{
-    KG_AUTO_BUF kg_buf_t pair = {0};
-    int total = lws_hdr_total_length(wsi, WSI_TOKEN_HTTP_URI_ARGS);
-    if (total <= 0) {
-        return 0;
-    }
-    if (kg_buf_reserve(&pair, (size_t)total + 1) < 0) {
-        return -ENOMEM;
-    }
-    for (int i = 0;; i++) {
-        int len = lws_hdr_copy_fragment(wsi, pair.data, total + 1, WSI_TOKEN_HTTP_URI_ARGS, i);
-        if (len < 0) {
-            return 0;
-        }
-        int rc = i ? kg_buf_append_char(out, '&') : 0;
-        rc |= append_pair(out, pair.data, (size_t)len);
-        if (rc) {
-            return -ENOMEM;
-        }
-    }
-}
-
-static int read_path(struct lws *wsi, enum lws_token_indexes token, int len, kg_buf_t *out)
-{
-    KG_AUTO_BUF kg_buf_t raw = {0};
-    if (kg_buf_reserve(&raw, (size_t)len + 1) < 0 ||
-        lws_hdr_copy(wsi, raw.data, len + 1, token) < 0) {
-        return -ENOMEM;
-    }
-    if (memchr(raw.data, '\0', (size_t)len)) { /* lws copied no further */
-        return -EINVAL;
-    }
-    return append_encoded(out, raw.data, (size_t)len, true);
-}
-
-static int read_method(struct lws *wsi, kg_http_head_t *head, struct kg_http_head_priv *priv)
+static int read_method(struct lws *wsi, kg_http_head_t *head)
 {
     for (size_t i = 0; i < KG_ARRAY_LEN(methods); i++) {
-        int len = lws_hdr_total_length(wsi, methods[i].token);
-        if (len > 0) {
+        if (lws_hdr_total_length(wsi, methods[i].token) > 0) {
             head->method = kg_slice_cstr(methods[i].name);
-            return read_path(wsi, methods[i].token, len, &priv->path);
+            return 0;
         }
     }
     return -EINVAL;
@@ -114,14 +73,15 @@ int kg_head_init(kg_conn_t *conn, kg_http_head_t *head, struct kg_http_head_priv
         .listener = conn->listener,
         .priv = priv,
     };
-    int rc = read_method(conn->wsi, head, priv);
+    int rc = read_method(conn->wsi, head);
     if (rc == 0) {
-        rc = read_query(conn->wsi, &priv->query);
+        rc = read_target(&conn->target, priv);
     }
     if (rc < 0) {
         kg_head_fini(head);
         return rc;
     }
+    kg_target_reset(&conn->target);
     head->path = kg_buf_slice(&priv->path);
     head->query = kg_buf_slice(&priv->query);
     return 0;

@@ -140,10 +140,8 @@ static int check_head(kg_http_t *http, kg_http_head_t *head)
     http->lws_reads = lws_expects_body(wsi, head->method);
     http->close_after = http->http10 || http->conn->edge->draining ||
                         kg_head_has_token(head, "connection", "close");
-    if (!known) { /* lws decodes before it looks for the line's end */
-        refuse(http, KG_ERR_INVALID_REQUEST,
-               "The request line ends before its HTTP version. A line break in a URL (%0A, %0D) "
-               "is taken for its end: fields NAME_base64 can carry one.");
+    if (!known) {
+        refuse(http, KG_ERR_INVALID_REQUEST, "The request line ends before its HTTP version.");
         return 1;
     }
     if (!http->http10 && strcmp(version, "HTTP/1.1") != 0) {

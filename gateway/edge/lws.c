@@ -1,6 +1,6 @@
 /* Where libwebsockets calls us: its context on our loop, one callback for everything, its log, and
- * four of its functions replaced. The traps of version 4.1.6 that shape this file are named where
- * they are met. */
+ * some of its functions replaced (three in target.c). The traps of version 4.1.6 that shape this
+ * file are named where they are met. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
@@ -264,20 +264,13 @@ int lws_return_http_status(struct lws *wsi, unsigned int code, const char *html_
     return 1; /* and the connection ends */
 }
 
-/* ISO C has no cast from object to function pointers. */
-static void find_real(const char *name, void *ret_function)
-{
-    void *symbol = dlsym(RTLD_NEXT, name);
-    memcpy(ret_function, &symbol, sizeof(symbol));
-}
-
 typedef const struct lws_protocols *name_to_protocol_fn(struct lws_vhost *vhost, const char *name);
 
 /* Any subprotocol that a client may offer is ours; the handler has judged it already. */
 const struct lws_protocols *lws_vhost_name_to_protocol(struct lws_vhost *vh, const char *name)
 {
     name_to_protocol_fn *real = NULL;
-    find_real("lws_vhost_name_to_protocol", &real);
+    kg_lws_real("lws_vhost_name_to_protocol", &real);
     return real(vh, strcmp(name, KG_EDGE_RAW) == 0 ? name : KG_EDGE_PROTOCOL);
 }
 
@@ -301,7 +294,7 @@ size_t lws_buflist_next_segment_len(struct lws_buflist **head, uint8_t **buf)
         return 0;
     }
     next_segment_fn *real = NULL;
-    find_real("lws_buflist_next_segment_len", &real);
+    kg_lws_real("lws_buflist_next_segment_len", &real);
     return real(head, buf);
 }
 
@@ -332,6 +325,6 @@ void lws_close_free_wsi(struct lws *wsi, enum lws_close_status reason, const cha
         }
     }
     close_fn *real = NULL;
-    find_real("lws_close_free_wsi", &real);
+    kg_lws_real("lws_close_free_wsi", &real);
     real(wsi, reason, caller);
 }

@@ -91,19 +91,31 @@ static bool calls(const library_t *lib, const char *name, const void *own)
     return found;
 }
 
+void kg_lws_real(const char *name, void *ret_function)
+{
+    void *symbol = dlsym(RTLD_NEXT, name);
+    memcpy(ret_function, &symbol, sizeof(symbol));
+}
+
 bool kg_lws_replaced(const char *name)
 {
     library_t lib;
     const void *ours = dlsym(RTLD_DEFAULT, name); /* what the loader finds first */
-    const void *own = dlsym(RTLD_NEXT, name);
-    return ours && own && ours != own && read_library(own, &lib) && !lib.symbolic &&
+    const void *own = dlsym(RTLD_NEXT, name);     /* of lws, or of what it calls */
+    const void *inside = dlsym(RTLD_NEXT, "lws_service_fd_tsi");
+    return ours && own && ours != own && inside && read_library(inside, &lib) && !lib.symbolic &&
            calls(&lib, name, own);
 }
 
 int kg_lws_check(kg_err_t *err)
 {
-    static const char *const names[] = {"lws_return_http_status", "lws_vhost_name_to_protocol",
-                                        "lws_buflist_next_segment_len", "lws_close_free_wsi"};
+    static const char *const names[] = {"lws_return_http_status",
+                                        "lws_vhost_name_to_protocol",
+                                        "lws_buflist_next_segment_len",
+                                        "lws_close_free_wsi",
+                                        "lws_service_fd_tsi",
+                                        "recv",
+                                        "SSL_read"};
     for (size_t i = 0; i < KG_ARRAY_LEN(names); i++) {
         if (!kg_lws_replaced(names[i])) {
             return kg_err_set(err, KG_ERR_INTERNAL,

@@ -32,12 +32,58 @@ static bool is_param(kg_slice_t segment)
     return segment.len > 2 && segment.data[0] == '{';
 }
 
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9') {
+        return c - '0';
+    }
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool kg_percent_decode(kg_slice_t text, bool form, char *ret, size_t cap)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        int c = (unsigned char)text.data[i];
+        if (c == '%') {
+            int hi = i + 2 < text.len ? hex(text.data[i + 1]) : -1;
+            int lo = i + 2 < text.len ? hex(text.data[i + 2]) : -1;
+            if (hi < 0 || lo < 0) {
+                return false;
+            }
+            c = hi * 16 + lo;
+            i += 2;
+        } else if (c == '+' && form) {
+            c = ' ';
+        }
+        if (c == 0 || n + 1 >= cap) {
+            return false;
+        }
+        ret[n++] = (char)c;
+    }
+    ret[n] = '\0';
+    return true;
+}
+
+/* A segment stands for itself or for a parameter, decoded once and by itself: "%2F" does not part
+ * it. Nothing here goes up a level, so a segment of dots is no part of any path. */
+static bool segment_fits(kg_slice_t want, kg_slice_t got)
+{
+    char text[64];
+    if (is_param(want)) {
+        return got.len > 0 && !kg_slice_eq_cstr(got, ".") && !kg_slice_eq_cstr(got, "..");
+    }
+    return kg_slice_eq(want, got) ||
+           (kg_percent_decode(got, false, text, sizeof text) && kg_slice_eq_cstr(want, text));
+}
+
 static bool path_fits(const char *pattern, kg_slice_t path)
 {
     kg_slice_t want = kg_slice_cstr(pattern);
     kg_slice_t a, b;
     while (next_segment(&want, &a)) {
-        if (!next_segment(&path, &b) || (is_param(a) ? b.len == 0 : !kg_slice_eq(a, b))) {
+        if (!next_segment(&path, &b) || !segment_fits(a, b)) {
             return false;
         }
     }
@@ -71,40 +117,6 @@ void kg_route_find(kg_slice_t method, kg_slice_t path, kg_route_t *ret_route)
     }
     size_t len = strlen(ret_route->allow);
     snprintf(ret_route->allow + len, sizeof ret_route->allow - len, "OPTIONS");
-}
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-bool kg_percent_decode(kg_slice_t text, bool form, char *ret, size_t cap)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        int c = (unsigned char)text.data[i];
-        if (c == '%') {
-            int hi = i + 2 < text.len ? hex(text.data[i + 1]) : -1;
-            int lo = i + 2 < text.len ? hex(text.data[i + 2]) : -1;
-            if (hi < 0 || lo < 0) {
-                return false;
-            }
-            c = hi * 16 + lo;
-            i += 2;
-        } else if (c == '+' && form) {
-            c = ' ';
-        }
-        if (c == 0 || n + 1 >= cap) {
-            return false;
-        }
-        ret[n++] = (char)c;
-    }
-    ret[n] = '\0';
-    return true;
 }
 
 static int bad_url(kg_err_t *err, const char *part)
@@ -158,7 +170,7 @@ int kg_route_params(
     int rc = path_params(op, path, args, err);
     while (rc == 0 && query.len > 0) {
         size_t len = 0;
-        while (len < query.len && query.data[len] != '&' && query.data[len] != ';') {
+        while (len < query.len && query.data[len] != '&') {
             len++;
         }
         if (len > 0) {

@@ -136,10 +136,27 @@ def test_malformed_http(daemon: Daemon, client: Client, data: bytes) -> None:
     assert client.get("/v1/templates") and daemon.gateway_pid() == pid
 
 
-@pytest.mark.parametrize("query", ("path=a%0Ab", "path=a%0D%0Ab"))
-def test_a_line_break_in_a_url_is_told(sandbox: Sandbox, query: str) -> None:
-    error = sandbox.client.error("GET", f"{sandbox.path}/fs/file?{query}", 400, "invalid_request")
-    assert "_base64" in error["message"] and "spoken" not in error["message"], error
+def test_a_line_break_and_a_semicolon_are_bytes_of_a_path(sandbox: Sandbox) -> None:
+    for name in ("a%0Ab", "a%0D%0Ab", "a;b.txt"):
+        url = f"{sandbox.path}/fs/file?path={name}"
+        assert sandbox.client.call("PUT", url, content=name.encode(), headers={"Content-Type": "application/octet-stream"}).status_code == 201
+        assert sandbox.client.call("GET", url).content == name.encode()
+
+
+def test_an_encoded_slash_parts_no_path(daemon: Daemon, client: Client, sandbox: Sandbox) -> None:
+    """Segments are told apart before they are decoded, and none of them leads up."""
+    def status(method: str, target: str) -> tuple[int, str]:
+        head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {daemon.key}\r\nConnection: close\r\n\r\n"
+        got = raw(daemon.url, head.encode(), half=True).decode()
+        return int(got.split()[1]), got
+
+    rows = [("DELETE", f"/contexts/..%2f..%2f{sandbox.id}", "context_not_found"), ("DELETE", f"/contexts/../../{sandbox.id}", "not_found"),
+            ("DELETE", "/contexts/..", "not_found"), ("DELETE", "/contexts/%2e%2e", "context_not_found"), ("GET", "%2fcontexts", "sandbox_not_found"),
+            ("GET", ";a", "sandbox_not_found"), ("GET", "/../" + sandbox.id, "not_found"), ("GET", "/./contexts", "not_found")]
+    for method, tail, code in rows:
+        number, text = status(method, sandbox.path + tail)
+        assert number == 404 and f'"{code}"' in text, (method, tail, text)
+    assert status("GET", sandbox.path)[0] == 200
 
 
 def test_chunked_body_is_answered_411(daemon: Daemon) -> None:

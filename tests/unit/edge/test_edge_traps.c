@@ -185,7 +185,7 @@ static void tls_refuses_malformed_requests_in_json(void **state)
 {
     edge_fixture_t *f = *state;
     tls_t t = tls_connect(f->ports[1]);
-    const char *head = "GET /a%00b HTTP/1.1\r\nHost: x\r\n\r\n";
+    const char *head = "GET a HTTP/1.1\r\nHost: x\r\n\r\n";
     tls_write(&t, head, strlen(head));
     size_t at = 0;
     char *answer = tls_read(&t, 20, &at);

@@ -33,6 +33,10 @@ static void paths_lead_to_operations(void **state)
         {"GET", "/v1/sandboxes/run_code/runs", "runs.list"},
         {"PUT", "/v1/sandboxes/a/fs/file", "fs.write"},
         {"GET", "/v1/openapi.yaml", "openapi"},
+        {"GET", "/v1/sandboxes/a%2Fcontexts", "sandboxes.get"},
+        {"DELETE", "/v1/sandboxes/a/contexts/..%2f..%2fa", "contexts.delete"},
+        {"GET", "/v1/sandboxes/%2e%2e", "sandboxes.get"},
+        {"GET", "/v1/sandboxe%73/a;b", "sandboxes.get"},
     };
     (void)state;
     for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
@@ -53,6 +57,11 @@ static void other_paths_lead_nowhere(void **state)
                                         "/v1/sandboxes/a/b",
                                         "/healthz/",
                                         "/v1/sandboxes/a/run_code/x",
+                                        "/v1/sandboxes/..",
+                                        "/v1/sandboxes/a/contexts/.",
+                                        "/v1/sandboxes/a/../b",
+                                        "/v1/./sandboxes",
+                                        "/v1%2fsandboxes",
                                         "healthz"};
     (void)state;
     for (size_t i = 0; i < KG_ARRAY_LEN(paths); i++) {
@@ -91,9 +100,9 @@ static void parameters_are_decoded_once(void **state)
     assert_string_equal(json_string_value(json_object_get(args, "run")), "r+1");
     assert_int_equal(json_integer_value(json_object_get(args, "after")), 7);
     json_decref(args);
-    assert_int_equal(params("/v1/sandboxes", "&metadata.a=b+c%26;limit=3&", &args, &err), 0);
+    assert_int_equal(params("/v1/sandboxes", "&metadata.a=b+c%26;d&limit=3&", &args, &err), 0);
     assert_string_equal(json_string_value(json_object_get(json_object_get(args, "metadata"), "a")),
-                        "b c&");
+                        "b c&;d");
     json_decref(args);
 }
 

@@ -1,0 +1,165 @@
+/* The request's target as it was sent. lws 4.1.6 decodes it and resolves its dots while it reads,
+ * so that "a%2Fb" and "a/b" look alike afterwards; of the raw form nothing is left. So what lws
+ * reads goes through here: the target is kept, and lws gets letters in its place. For that every
+ * read ends where a head or body ends; what a client sent ahead stays in the socket. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "gateway/edge/edge_priv.h"
+
+/* Whose socket lws is serving. recv has no argument that leads there. */
+static _Thread_local kg_conn_t *serving;
+
+/* One byte further. Whether it is part of the target. */
+static bool step(kg_target_t *t, char c)
+{
+    bool eol = c == '\r' || c == '\n';
+    switch (t->at) {
+    case KG_TARGET_METHOD:
+        if (c == ' ' && t->begun) {
+            t->at = KG_TARGET_TEXT;
+            t->begun = false;
+        } else {
+            t->begun = t->begun || !eol;
+        }
+        return false;
+    case KG_TARGET_TEXT:
+        if (eol || (c == ' ' && t->begun)) {
+            t->at = KG_TARGET_LINES;
+            t->begun = c != '\n';
+            return false;
+        }
+        t->begun = t->begun || c != ' ';
+        return t->begun;
+    case KG_TARGET_LINES:
+        if (c == '\n') {
+            t->at = t->begun ? KG_TARGET_LINES : KG_TARGET_END;
+            t->begun = false;
+        } else {
+            t->begun = t->begun || c != '\r';
+        }
+        return false;
+    case KG_TARGET_END:
+        break;
+    }
+    return false;
+}
+
+size_t kg_target_span(const kg_target_t *t, const char *data, size_t len)
+{
+    kg_target_t ahead = {.at = t->at, .begun = t->begun};
+    if (ahead.at == KG_TARGET_END) {
+        return len; /* lws sees the end elsewhere: kg_head_init will refuse what this leads to */
+    }
+    size_t n = 0;
+    while (n < len && ahead.at != KG_TARGET_END) {
+        (void)step(&ahead, data[n++]);
+    }
+    return n;
+}
+
+int kg_target_take(kg_target_t *t, char *data, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (!step(t, data[i])) {
+            continue;
+        }
+        if (kg_buf_append_char(&t->text, data[i]) < 0) {
+            return -ENOMEM;
+        }
+        data[i] = t->text.len > 1 ? 'a' : data[i];
+    }
+    return 0;
+}
+
+void kg_target_reset(kg_target_t *t)
+{
+    kg_buf_fini(&t->text);
+    *t = (kg_target_t){.at = KG_TARGET_METHOD};
+}
+
+void kg_target_forget(const kg_conn_t *conn)
+{
+    serving = serving == conn ? NULL : serving;
+}
+
+/* Either of the two ways to read. */
+typedef struct reader {
+    int fd;
+    SSL *ssl; /* or NULL */
+} reader_t;
+
+typedef int ssl_read_fn(SSL *ssl, void *buf, int len);
+
+static ssize_t read_some(const reader_t *reader, void *buf, size_t len, bool peek)
+{
+    if (!reader->ssl) {
+        return recvfrom(reader->fd, buf, len, peek ? MSG_PEEK : 0, NULL, NULL);
+    }
+    ssl_read_fn *real = NULL;
+    kg_lws_real(peek ? "SSL_peek" : "SSL_read", &real);
+    return real(reader->ssl, buf, (int)len);
+}
+
+static ssize_t read_head(kg_conn_t *conn, const reader_t *reader, char *buf, size_t len)
+{
+    ssize_t n = read_some(reader, buf, len, true);
+    if (n <= 0) {
+        return n;
+    }
+    kg_target_t *t = &conn->target;
+    n = read_some(reader, buf, kg_target_span(t, buf, (size_t)n), false);
+    if (n > 0 && kg_target_take(t, buf, (size_t)n) < 0) {
+        errno = ENOMEM;
+        return -1;
+    }
+    return n;
+}
+
+/* lws may read while an answer is on its way: what comes then is the next head. */
+static ssize_t read_for(kg_conn_t *conn, const reader_t *reader, char *buf, size_t len)
+{
+    const kg_http_t *http = conn->http;
+    uint64_t body = http && http->got < http->declared ? http->declared - http->got : 0;
+    if (conn->phase == KG_PHASE_HEAD || (http && body == 0)) {
+        return read_head(conn, reader, buf, len);
+    }
+    return read_some(reader, buf, body > 0 && body < len ? (size_t)body : len, false);
+}
+
+/* --- Three more functions that lws calls through its PLT, replaced; see lws.c
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+typedef int service_fn(struct lws_context *context, struct lws_pollfd *pollfd, int tsi);
+
+int lws_service_fd_tsi(struct lws_context *context, struct lws_pollfd *pollfd, int tsi)
+{
+    struct lws *wsi = pollfd ? wsi_from_fd(context, pollfd->fd) : NULL;
+    serving = wsi ? lws_get_opaque_user_data(wsi) : NULL;
+    service_fn *real = NULL;
+    kg_lws_real("lws_service_fd_tsi", &real);
+    int rc = real(context, pollfd, tsi);
+    serving = NULL;
+    return rc;
+}
+
+__attribute__((visibility("default"))) ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+    kg_conn_t *conn = serving;
+    if (!conn || flags || !conn->wsi || lws_get_socket_fd(conn->wsi) != fd) {
+        return recvfrom(fd, buf, len, flags, NULL, NULL);
+    }
+    return read_for(conn, &(reader_t){.fd = fd}, buf, len);
+}
+
+__attribute__((visibility("default"))) int SSL_read(SSL *ssl, void *buf, int len)
+{
+    const reader_t reader = {.fd = -1, .ssl = ssl};
+    kg_conn_t *conn = serving;
+    if (!conn || !conn->wsi || lws_get_ssl(conn->wsi) != ssl) {
+        return (int)read_some(&reader, buf, (size_t)len, false);
+    }
+    return (int)read_for(conn, &reader, buf, (size_t)len);
+}
