@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "gateway/base/log.h"
@@ -34,6 +35,8 @@ struct kg_zygote {
     kg_core_t *core;
     const kg_template_t *tpl;
     const kg_tpl_language_t *lang;
+    dev_t tree_dev; /* the template's tree that it has loaded from */
+    ino_t tree_ino;
     char owner[KG_OWNER_MAX + 1]; /* "": of all */
     char id[KG_ID_MAX];
     kg_zygote_state_t state;
@@ -451,9 +454,15 @@ start(kg_core_t *core, const kg_template_t *tpl, const kg_tpl_language_t *lang, 
     if (!z) {
         return NULL;
     }
+    struct stat tree = {0};
+    if (tpl->prefix && tpl->prefix[0]) {
+        (void)stat(tpl->prefix, &tree);
+    }
     z->core = core;
     z->tpl = tpl;
     z->lang = lang;
+    z->tree_dev = tree.st_dev;
+    z->tree_ino = tree.st_ino;
     z->output = z->socket = -1;
     z->since_ns = kg_now_ns();
     (void)kg_format(z->owner, sizeof(z->owner), "%s", owner);
@@ -488,13 +497,23 @@ static const kg_tpl_language_t *forkable(const kg_sandbox_t *sandbox)
     return from == sandbox->tpl && lang && lang->zygote ? lang : NULL;
 }
 
+/* Not once the template was built anew: what it has loaded and what the sandbox shows would be of
+ * two trees. */
+static bool has_tree(const kg_zygote_t *z)
+{
+    struct stat st;
+    return !z->tpl->prefix || !z->tpl->prefix[0] ||
+           (stat(z->tpl->prefix, &st) == 0 && st.st_dev == z->tree_dev && st.st_ino == z->tree_ino);
+}
+
 static bool fits(const kg_zygote_t *z,
                  const kg_template_t *tpl,
                  const kg_tpl_language_t *lang,
                  const char *owner)
 {
     return z->state != KG_ZYGOTE_OVER && z->tpl == tpl && z->lang == lang &&
-           strcmp(z->owner, owner) == 0 && (!z->sbx || z->children < kg_sbx_info(z->sbx)->children);
+           strcmp(z->owner, owner) == 0 &&
+           (!z->sbx || z->children < kg_sbx_info(z->sbx)->children) && has_tree(z);
 }
 
 /* Before the last place of one is taken the next is begun, so that nobody has to wait for it. */
