@@ -3,6 +3,8 @@
 #ifndef KG_API_AUTH_H
 #define KG_API_AUTH_H
 
+#include <jansson.h>
+
 #include "gateway/api/op.h"
 #include "gateway/base/buf.h"
 #include "gateway/base/clock.h"
@@ -33,6 +35,8 @@ void kg_auth_local(kg_principal_t *ret_who);
 /* May who call an operation with this right? sandbox: the id of the one that it names, or NULL.
  * forbidden. */
 int kg_auth_allow(const kg_principal_t *who, kg_right_t right, const char *sandbox, kg_err_t *err);
+/* A key as clients see it, without its text. New reference, NULL = no memory. keys.c */
+json_t *kg_key_json(const kg_key_t *key);
 /* "use", "admin", "attach:ID": a scope of its form. */
 bool kg_scope_valid(const char *scope);
 

@@ -31,7 +31,7 @@ static json_t *scopes_json(const char *scopes)
     return list;
 }
 
-static json_t *key_json(const kg_key_t *key)
+json_t *kg_key_json(const kg_key_t *key)
 {
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "id", key->id, "owner", key->owner,
                      "name", key->name, "scopes", scopes_json(key->scopes), "created_at",
@@ -41,7 +41,7 @@ static json_t *key_json(const kg_key_t *key)
 
 static int add_item(void *user, const kg_key_t *key)
 {
-    return json_array_append_new(user, key_json(key));
+    return json_array_append_new(user, kg_key_json(key));
 }
 
 void kg_do_keys_list(kg_call_t *call)
@@ -115,7 +115,7 @@ void kg_do_keys_create(kg_call_t *call)
         kg_call_fail_rc(call, rc, &err);
         return;
     }
-    json_t *json = key_json(&key);
+    json_t *json = kg_key_json(&key);
     if (json && json_object_set_new(json, "key", json_string(plain)) < 0) {
         json_decref(json);
         json = NULL;

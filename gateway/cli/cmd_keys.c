@@ -1,5 +1,5 @@
-/* cli: `sandald keys add|list|remove`: works on the store beside a running daemon, which takes
- * changes at once. */
+/* cli: `sandald keys add|list|remove`: works on the store beside a running daemon, which takes new
+ * keys at once and forgets removed ones within KG_AUTH_CACHE_NS. */
 #include <errno.h>
 #include <getopt.h>
 #include <grp.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "gateway/api/auth.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/str.h"
 #include "gateway/cli/args.h"
@@ -35,7 +36,8 @@ static void usage(FILE *out)
         "SECONDS]\n"
         "       sandald keys list\n"
         "       sandald keys remove ID\n\n"
-        "API keys of the daemon that uses this state directory; changes count at once.\n\n"
+        "API keys of the daemon that uses this state directory. It takes new ones at once "
+        "and forgets\nremoved ones within 5 s.\n\n"
         "Options:\n"
         "      --owner NAME       whose sandboxes the key sees (default: an owner of its own)\n"
         "      --name TEXT        a note for people\n"
@@ -135,20 +137,6 @@ static int become_owner(const char *state_dir, kg_err_t *err)
     return 0;
 }
 
-static json_t *key_json(const kg_key_t *key)
-{
-    char created[KG_TIME_LEN];
-    char used[KG_TIME_LEN];
-    char expires[KG_TIME_LEN];
-    kg_time_format(key->created_ns, created);
-    kg_time_format(key->last_used_ns, used);
-    kg_time_format(key->expires_ns, expires);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s?, s:s?}", "id", key->id, "owner", key->owner,
-                     "name", key->name, "scopes", key->scopes, "created_at", created,
-                     "last_used_at", key->last_used_ns ? used : NULL, "expires_at",
-                     key->expires_ns ? expires : NULL);
-}
-
 static int add(kg_store_t *store, const kg_keys_args_t *args, kg_err_t *err)
 {
     char plain[KG_KEY_TEXT_MAX];
@@ -168,7 +156,7 @@ static int add(kg_store_t *store, const kg_keys_args_t *args, kg_err_t *err)
         return r;
     }
     if (args->json) {
-        json_t *json = key_json(&key);
+        json_t *json = kg_key_json(&key);
         json_object_set_new(json, "key", json_string(plain));
         json_dumpf(json, stdout, JSON_INDENT(2));
         printf("\n");
@@ -193,7 +181,7 @@ static int print_row(void *user, const kg_key_t *key)
 
 static int collect(void *user, const kg_key_t *key)
 {
-    return json_array_append_new(user, key_json(key));
+    return json_array_append_new(user, kg_key_json(key));
 }
 
 static int list(kg_store_t *store, const kg_keys_args_t *args, kg_err_t *err)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 
@@ -189,7 +190,10 @@ def test_keys_and_scopes(daemon: Daemon, client: Client) -> None:
     listed = subprocess.run([str(BUILD / "sandald"), "keys", "list", "--state-dir", str(daemon.state), "--json"],
                             capture_output=True, text=True, check=True).stdout
     assert key not in listed
-    ident = next(k["id"] for k in __import__("json").loads(listed) if k["owner"] == "gone")
+    record = next(k for k in json.loads(listed) if k["owner"] == "gone")
+    ident = record["id"]
+    assert record["scopes"] == ["use"]
+    assert record.keys() == client.get("/v1/keys")["items"][0].keys()
     subprocess.run([str(BUILD / "sandald"), "keys", "remove", ident, "--state-dir", str(daemon.state)], check=True)
     wait_for(lambda: gone.call("GET", "/v1/sandboxes").status_code == 401, 10)
     assert key not in daemon.log() and client.key not in daemon.log()
