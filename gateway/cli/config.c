@@ -295,7 +295,21 @@ static bool group_exists(const char *path)
     return false;
 }
 
-static int load_object(kg_config_t *config, json_t *object, const char *prefix, kg_err_t *err)
+/* seen: by option, what this object has set; a key can be written whole ("a.b") and in its group.
+ */
+static int load_option(
+    kg_config_t *config, const kg_option_t *option, json_t *value, bool *seen, kg_err_t *err)
+{
+    size_t at = (size_t)(option - kg_options);
+    if (seen[at]) {
+        return kg_err_set(err, KG_ERR_CONFIG, "%s: stands twice", option->key);
+    }
+    seen[at] = true;
+    return set_json(config, option, value, err);
+}
+
+static int
+load_object(kg_config_t *config, json_t *object, const char *prefix, bool *seen, kg_err_t *err)
 {
     const char *name = NULL;
     json_t *value = NULL;
@@ -307,10 +321,10 @@ static int load_object(kg_config_t *config, json_t *object, const char *prefix, 
         const kg_option_t *option = kg_option_find(path);
         int r = 0;
         if (option) {
-            r = set_json(config, option, value, err);
+            r = load_option(config, option, value, seen, err);
         } else if (*prefix == '\0' && group_exists(path)) {
             r = json_is_object(value)
-                    ? load_object(config, value, path, err)
+                    ? load_object(config, value, path, seen, err)
                     : kg_err_set(err, KG_ERR_CONFIG, "%s: must be an object", path);
         } else {
             r = kg_err_set(err, KG_ERR_CONFIG, "%s: unknown key", path);
@@ -325,7 +339,11 @@ static int load_object(kg_config_t *config, json_t *object, const char *prefix, 
 
 int kg_config_load_json(kg_config_t *config, json_t *root, const char *source, kg_err_t *err)
 {
-    int r = json_is_object(root) ? load_object(config, root, "", err)
+    KG_AUTO_FREE bool *seen = calloc(kg_options_count, sizeof(*seen));
+    if (!seen) {
+        return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
+    }
+    int r = json_is_object(root) ? load_object(config, root, "", seen, err)
                                  : kg_err_set(err, KG_ERR_CONFIG, "must hold one JSON object");
     if (r < 0) {
         kg_err_wrap(err, "%s", source);

@@ -110,6 +110,24 @@ static void load_json_unknown_key_is_an_error_with_its_path(void **state)
     assert_true(load(*state, "[]", &err) < 0);
 }
 
+static void load_json_key_in_both_its_forms_is_an_error(void **state)
+{
+    static const char *const twice[] = {
+        "{\"limits.queue\":5,\"limits\":{\"queue\":6}}",
+        "{\"limits\":{\"queue\":6,\"contexts\":1},\"limits.queue\":6}",
+    };
+    kg_config_t *config = *state;
+    for (size_t i = 0; i < KG_ARRAY_LEN(twice); i++) {
+        kg_err_t err = {0};
+        assert_true(load(config, twice[i], &err) < 0);
+        assert_non_null(strstr(err.message, "test.json: limits.queue: stands twice"));
+    }
+    kg_err_t err = {0};
+    assert_int_equal(0, load(config, "{\"limits.queue\":7,\"limits\":{\"contexts\":2}}", &err));
+    assert_int_equal(7, config->limits.queue);
+    assert_int_equal(2, config->limits.contexts);
+}
+
 static void load_json_wrong_type_is_an_error(void **state)
 {
     static const char *const bad[] = {
@@ -432,6 +450,7 @@ int main(void)
         T(set_text_bytes_takes_units),
         T(set_text_list_replaces_then_appends),
         T(load_json_unknown_key_is_an_error_with_its_path),
+        T(load_json_key_in_both_its_forms_is_an_error),
         T(load_json_wrong_type_is_an_error),
         T(dump_loads_back_the_same),
         T(environment_wins_over_file_and_arguments_over_both),
