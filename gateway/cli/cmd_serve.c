@@ -2,8 +2,6 @@
  * and makes the directories and starts `sandald gateway` with the effective configuration. `sandald
  * check-config` is the same without the last step. */
 #include <errno.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,63 +12,9 @@
 #include "gateway/cli/commands.h"
 #include "gateway/cli/keeper_args.h"
 #include "gateway/cli/paths.h"
-#include "gateway/cli/reach.h"
+#include "gateway/cli/serve_check.h"
 
 #define STOP_SLACK_S 10 /* from the end of the gateway's drain to the keeper's patience */
-
-static int find_user(const char *name, uid_t *ret_uid, gid_t *ret_gid, kg_err_t *err)
-{
-    const struct passwd *user = getpwnam(name); /* NOLINT(concurrency-mt-unsafe): before threads */
-    if (!user || user->pw_uid == 0) {
-        int r =
-            kg_err_set(err, KG_ERR_CONFIG, "gateway_user: there is no ordinary user `%s`", name);
-        kg_err_hint(err, "make it with `useradd --system --no-create-home sandal`, or name another "
-                         "with --gateway-user");
-        return r;
-    }
-    *ret_uid = user->pw_uid;
-    *ret_gid = user->pw_gid;
-    return 0;
-}
-
-/* The program, the templates and the certificates, which the gateway reads as its own user. */
-static int
-check_reach(const kg_config_t *config, const char *exe_dir, uid_t uid, gid_t gid, kg_err_t *err)
-{
-    size_t count = 0;
-    KG_AUTO_FREE char *program = kg_strdup_printf("%s/sandald", exe_dir);
-    KG_AUTO_FREE kg_reach_t *paths =
-        calloc(config->template_dirs.count + config->kernelspec_dirs.count + 3, sizeof(*paths));
-    if (!program || !paths) {
-        return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
-    }
-    paths[count++] = (kg_reach_t){program, X_OK};
-    for (size_t i = 0; i < config->template_dirs.count; i++) {
-        paths[count++] = (kg_reach_t){config->template_dirs.items[i], R_OK | X_OK};
-    }
-    for (size_t i = 0; i < config->kernelspec_dirs.count; i++) {
-        paths[count++] = (kg_reach_t){config->kernelspec_dirs.items[i], R_OK | X_OK};
-    }
-    if (config->tls.cert) {
-        paths[count++] = (kg_reach_t){config->tls.cert, R_OK};
-        paths[count++] = (kg_reach_t){config->tls.key, R_OK};
-    }
-    return kg_reach_check(config->gateway_user, uid, gid, paths, count, err);
-}
-
-/* Makes nothing: whether the directories are free is found out, and they are made, by the keeper.
- */
-static int check_user(const kg_config_t *config, const char *exe_dir, kg_err_t *err)
-{
-    uid_t uid = geteuid();
-    gid_t gid = getegid();
-    int r = 0;
-    if (uid == 0) {
-        r = find_user(config->gateway_user, &uid, &gid, err);
-        r = r == 0 ? check_reach(config, exe_dir, uid, gid, err) : r;
-    }
-    return r;
-}
 
 /* Does not return when it works. */
 static int become_keeper(const kg_config_t *config, const char *exe_dir, kg_err_t *err)
@@ -152,7 +96,7 @@ int kg_command_serve(int argc, char **argv)
     if (r == 0 && exe_dir) {
         r = kg_args_settle(argc, argv, SERVE_SUMMARY, exe_dir, &config, &err);
         if (r == 0) {
-            r = check_user(&config, exe_dir, &err);
+            r = kg_serve_check(&config, exe_dir, &err);
         }
         if (r == 0) {
             r = become_keeper(&config, exe_dir, &err);
@@ -178,6 +122,9 @@ int kg_command_check_config(int argc, char **argv)
             "Checks the configuration as `serve` would take it and prints what it comes to, "
             "as JSON.",
             exe_dir, &config, &err);
+        if (r == 0) {
+            r = kg_serve_check(&config, exe_dir, &err);
+        }
     }
     json_t *dump = r == 0 ? kg_config_dump(&config) : NULL;
     if (dump) {

@@ -124,40 +124,96 @@ int kg_config_complete(kg_config_t *config, const char *exe_dir, kg_err_t *err)
     return r < 0 ? kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory") : 0;
 }
 
-/* Splits HOST:PORT or [V6]:PORT. */
-static int split_address(const char *text, char *host, size_t host_cap, kg_err_t *err)
+/* Where a listening socket would be. */
+typedef struct kg_place {
+    const char *path; /* of a unix socket; else the rest */
+    int family;       /* AF_UNSPEC: both, every address (`*`) */
+    union {
+        struct in_addr v4;
+        struct in6_addr v6;
+    } host;
+    uint64_t port; /* 0: a free one */
+} kg_place_t;
+
+/* Splits HOST:PORT or [V6]:PORT. key: whose value it is. */
+static int split_address(const char *key,
+                         const char *text,
+                         char *host,
+                         size_t host_cap,
+                         uint64_t *ret_port,
+                         kg_err_t *err)
 {
     const char *colon = strrchr(text, ':');
-    uint64_t port = 0;
-    if (!colon || kg_parse_u64(colon + 1, 0, 65535, &port) < 0) {
-        return kg_err_set(err, KG_ERR_CONFIG,
-                          "listen: `%s` is not HOST:PORT, [IPV6]:PORT or unix:PATH", text);
+    if (!colon || colon == text || kg_parse_u64(colon + 1, 0, 65535, ret_port) < 0) {
+        return kg_err_set(err, KG_ERR_CONFIG, "%s: `%s` is not HOST:PORT, [IPV6]:PORT or %s", key,
+                          text, strcmp(key, "listen") == 0 ? "unix:PATH" : "off");
     }
     size_t len = (size_t)(colon - text);
     if (len >= 2 && text[0] == '[' && text[len - 1] == ']') {
         text++;
         len -= 2;
     } else if (memchr(text, ':', len)) {
-        return kg_err_set(err, KG_ERR_CONFIG, "listen: write IPv6 as [%.*s]%s", (int)len, text,
+        return kg_err_set(err, KG_ERR_CONFIG, "%s: write IPv6 as [%.*s]%s", key, (int)len, text,
                           colon);
     }
     if (kg_format(host, host_cap, "%.*s", (int)len, text) < 0) {
-        return kg_err_set(err, KG_ERR_CONFIG, "listen: the host of `%s` is too long", text);
+        return kg_err_set(err, KG_ERR_CONFIG, "%s: the host of `%s` is too long", key, text);
     }
     return 0;
 }
 
-static bool loopback(const char *host)
+static int parse_place(const char *key, const char *text, kg_place_t *ret, kg_err_t *err)
 {
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (strcmp(host, "localhost") == 0) {
+    char host[256];
+    *ret = (kg_place_t){.family = AF_UNSPEC};
+    int r = split_address(key, text, host, sizeof(host), &ret->port, err);
+    if (r < 0) {
+        return r;
+    }
+    if (strcmp(host, "*") == 0 && strcmp(key, "listen") != 0) {
+        return 0;
+    }
+    const char *numbers = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+    if (inet_pton(AF_INET, numbers, &ret->host.v4) == 1) {
+        ret->family = AF_INET;
+    } else if (inet_pton(AF_INET6, numbers, &ret->host.v6) == 1) {
+        ret->family = AF_INET6;
+    } else {
+        return kg_err_set(err, KG_ERR_CONFIG,
+                          "%s: `%s` is not an IP address (localhost works; 0.0.0.0 is every one)",
+                          key, host);
+    }
+    return 0;
+}
+
+static bool every_host(const kg_place_t *place)
+{
+    return place->family == AF_INET    ? place->host.v4.s_addr == INADDR_ANY
+           : place->family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&place->host.v6)
+                                       : true;
+}
+
+/* Could not both be listened on. */
+static bool collide(const kg_place_t *a, const kg_place_t *b)
+{
+    if (a->path || b->path) {
+        return a->path && b->path && strcmp(a->path, b->path) == 0;
+    }
+    if (a->port == 0 || a->port != b->port) {
+        return false;
+    }
+    if (a->family == AF_UNSPEC || b->family == AF_UNSPEC) {
         return true;
     }
-    if (inet_pton(AF_INET, host, &v4) == 1) {
-        return (ntohl(v4.s_addr) >> 24) == 127;
-    }
-    return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+    size_t size = a->family == AF_INET ? sizeof(a->host.v4) : sizeof(a->host.v6);
+    return a->family == b->family &&
+           (every_host(a) || every_host(b) || memcmp(&a->host, &b->host, size) == 0);
+}
+
+static bool loopback(const kg_place_t *place)
+{
+    return place->family == AF_INET ? (ntohl(place->host.v4.s_addr) >> 24) == 127
+                                    : IN6_IS_ADDR_LOOPBACK(&place->host.v6);
 }
 
 static int check_unix(const char *path, kg_err_t *err)
@@ -171,33 +227,47 @@ static int check_unix(const char *path, kg_err_t *err)
     return 0;
 }
 
-static int check_listen(const kg_config_t *config, const char *text, kg_err_t *err)
+static int check_listen(const kg_config_t *config, const char *text, kg_place_t *ret, kg_err_t *err)
 {
     if (kg_str_starts(text, "unix:")) {
-        return check_unix(text + strlen("unix:"), err);
+        *ret = (kg_place_t){.path = text + strlen("unix:")};
+        return check_unix(ret->path, err);
     }
-    char host[256];
-    int r = split_address(text, host, sizeof(host), err);
-    if (r < 0) {
-        return r;
-    }
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (strcmp(host, "localhost") != 0 && inet_pton(AF_INET, host, &v4) != 1 &&
-        inet_pton(AF_INET6, host, &v6) != 1) {
-        return kg_err_set(
-            err, KG_ERR_CONFIG,
-            "listen: `%s` is not an IP address (localhost works; 0.0.0.0 is every one)", host);
-    }
-    if (config->no_auth && !loopback(host)) {
+    int r = parse_place("listen", text, ret, err);
+    if (r == 0 && config->no_auth && !loopback(ret)) {
         r = kg_err_set(
             err, KG_ERR_CONFIG,
             "no_auth is refused with listen %s: anyone who reaches that address could run code",
             text);
         kg_err_hint(err, "leave out --no-auth, or listen on 127.0.0.1, [::1] or unix:PATH");
-        return r;
     }
-    return 0;
+    return r;
+}
+
+/* All that is listened on: each well formed, and none twice. */
+static int check_places(const kg_config_t *config, kg_err_t *err)
+{
+    const char *proxy = config->proxy_listen ? config->proxy_listen : "off";
+    size_t count = config->listen.count + 1;
+    KG_AUTO_FREE kg_place_t *places = calloc(count, sizeof(*places));
+    int r = places ? 0 : kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
+
+    for (size_t i = 0; i < count && r == 0; i++) {
+        bool last = i == config->listen.count;
+        const char *text = last ? proxy : config->listen.items[i];
+        if (last && strcmp(proxy, "off") == 0) {
+            break;
+        }
+        r = last ? parse_place("proxy_listen", text, &places[i], err)
+                 : check_listen(config, text, &places[i], err);
+        for (size_t j = 0; j < i && r == 0; j++) {
+            if (collide(&places[i], &places[j])) {
+                r = kg_err_set(err, KG_ERR_CONFIG, "%s: `%s` is taken by listen `%s`",
+                               last ? "proxy_listen" : "listen", text, config->listen.items[j]);
+            }
+        }
+    }
+    return r;
 }
 
 static int check_file(const char *key, const char *path, kg_err_t *err)
@@ -327,16 +397,8 @@ static bool domain_ok(const char *text)
 
 static int check_proxy(const kg_config_t *config, kg_err_t *err)
 {
-    uint64_t port;
-    const char *listen = config->proxy_listen ? config->proxy_listen : "off";
-    const char *colon = strrchr(listen, ':');
     const char *url = config->proxy_url ? config->proxy_url : "";
     const char *domain = config->proxy_domain ? config->proxy_domain : "";
-    if (strcmp(listen, "off") != 0 &&
-        (!colon || colon == listen || kg_parse_u64(colon + 1, 0, 65535, &port) < 0)) {
-        return kg_err_set(err, KG_ERR_CONFIG,
-                          "proxy_listen: \"%s\" is not HOST:PORT, [IPV6]:PORT or off", listen);
-    }
     if (domain[0] && !domain_ok(domain)) {
         return kg_err_set(err, KG_ERR_CONFIG,
                           "proxy_domain: \"%s\" is not a name like box.example.org", domain);
@@ -353,9 +415,7 @@ int kg_config_check(const kg_config_t *config, kg_err_t *err)
     if (config->listen.count == 0) {
         return kg_err_set(err, KG_ERR_CONFIG, "listen: at least one address is needed");
     }
-    for (size_t i = 0; i < config->listen.count && r == 0; i++) {
-        r = check_listen(config, config->listen.items[i], err);
-    }
+    r = check_places(config, err);
     if (r == 0 && config->runtime_dir && strlen(config->runtime_dir) > RUNTIME_DIR_MAX) {
         r = kg_err_set(
             err, KG_ERR_CONFIG,

@@ -55,6 +55,17 @@ try_all(const char *user, uid_t uid, gid_t gid, const kg_reach_t *paths, size_t 
 static int refuse(const char *user, const kg_reach_t *missed, size_t stopped_len, kg_err_t *err)
 {
     bool whole = stopped_len >= strlen(missed->path);
+    if (whole && (missed->mode & W_OK)) {
+        int rc = kg_err_set(err, KG_ERR_CONFIG,
+                            "the user `%s` (gateway_user), who makes the unix sockets of listen, "
+                            "cannot write in %s",
+                            user, missed->path);
+        kg_err_hint(err,
+                    "let that user write there (`install -d -o %s DIR` makes such a directory), "
+                    "or listen in another",
+                    user);
+        return rc;
+    }
     int rc = kg_err_set(err, KG_ERR_CONFIG, "the user `%s` (gateway_user) cannot %s %s", user,
                         missed->mode & X_OK ? "get at" : "read", missed->path);
     kg_err_hint(err,

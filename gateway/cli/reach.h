@@ -9,7 +9,7 @@
 
 typedef struct kg_reach {
     const char *path; /* absolute */
-    int mode;         /* as access(2): R_OK, X_OK */
+    int mode;         /* as access(2): R_OK, X_OK; W_OK of a folder where a socket is made */
 } kg_reach_t;
 
 /* Tries all of them with the user's rights (own groups included) in a child process; needs root. 0,

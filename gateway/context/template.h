@@ -37,6 +37,13 @@ int kg_template_roots(const kg_template_sources_t *sources,
                       void *user,
                       kg_err_t *err);
 
+/* Reads the templates, and looks whether pools can be had of those that sizes (as pools.sizes has
+ * them) name. */
+int kg_template_sizes_check(const kg_template_sources_t *sources,
+                            const char *const *sizes,
+                            size_t count,
+                            kg_err_t *err);
+
 /* A thing that validation has to tell; wrong: the template will not do as it is. */
 typedef void kg_template_finding_fn(void *user, bool wrong, const char *text);
 /* Reads one folder, of a template or of a kernelspec, as the daemon would, and looks on this host

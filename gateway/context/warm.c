@@ -328,21 +328,34 @@ static int add(kg_core_t *core,
                : 0;
 }
 
-static int sizes_known(const kg_core_t *core, const kg_core_config_t *config, kg_err_t *err)
+static int
+sizes_known(const kg_templates_t *templates, const char *const *sizes, size_t count, kg_err_t *err)
 {
-    for (size_t i = 0; i < config->pool_size_count; i++) {
-        kg_size_item_t item = size_item(config->pool_sizes[i]);
-        const kg_template_t *tpl = kg_templates_find(&core->templates, item.name);
+    for (size_t i = 0; i < count; i++) {
+        kg_size_item_t item = size_item(sizes[i]);
+        const kg_template_t *tpl = kg_templates_find(templates, item.name);
         if (!tpl) {
             return kg_err_set(err, KG_ERR_CONFIG, "pools.sizes: `%s`: there is no such template",
-                              config->pool_sizes[i]);
+                              sizes[i]);
         }
         if (kg_start_kind_of(item.start) == KG_START_ZYGOTE && !can_fork(tpl)) {
             return kg_err_set(err, KG_ERR_CONFIG, "pools.sizes: `%s`: its kernels cannot be forked",
-                              config->pool_sizes[i]);
+                              sizes[i]);
         }
     }
     return 0;
+}
+
+int kg_template_sizes_check(const kg_template_sources_t *sources,
+                            const char *const *sizes,
+                            size_t count,
+                            kg_err_t *err)
+{
+    kg_templates_t list = {0};
+    int rc = kg_templates_load(&list, sources, err);
+    rc = rc ? rc : sizes_known(&list, sizes, count, err);
+    kg_templates_fini(&list);
+    return rc;
 }
 
 int kg_warm_create(kg_core_t *core, const kg_core_config_t *config, kg_err_t *err)
@@ -350,7 +363,7 @@ int kg_warm_create(kg_core_t *core, const kg_core_config_t *config, kg_err_t *er
     static const kg_pool_ops_t ops = {
         .make = make, .end = end, .check = check, .pressure = pressure};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    int rc = sizes_known(core, config, err);
+    int rc = sizes_known(&core->templates, config->pool_sizes, config->pool_size_count, err);
     if (rc || config->pool_fill == KG_POOL_FILL_OFF) {
         return rc;
     }

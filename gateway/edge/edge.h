@@ -218,4 +218,8 @@ void kg_ws_close(kg_ws_t *ws, unsigned code, const char *reason);
 void kg_ws_set_user(kg_ws_t *ws, void *user);
 void *kg_ws_user(const kg_ws_t *ws);
 
+/* Whether a listener could use these PEM files: the check that kg_edge_create makes, with a library
+ * context of its own. config. Blocks. */
+int kg_edge_tls_check(const char *cert, const char *key, kg_err_t *err);
+
 #endif

@@ -85,6 +85,22 @@ static int listen_failed(const char *text, kg_err_t *err)
     return -num;
 }
 
+/* Who binds is the gateway's user, not the one who started the daemon. */
+static int bind_failed(const char *path, kg_err_t *err)
+{
+    bool denied = errno == EACCES;
+    int rc = listen_failed(path, err);
+    const char *slash = strrchr(path, '/');
+    if (denied) {
+        kg_err_hint(err,
+                    "The gateway makes the socket, as user id %u: let it write in the directory "
+                    "%.*s, or choose a path in one where it may.",
+                    (unsigned)geteuid(), slash && slash > path ? (int)(slash - path) : 1,
+                    slash ? path : ".");
+    }
+    return rc;
+}
+
 static int open_inet(const char *text, kg_listener_t *listener, kg_err_t *err)
 {
     sock_addr_t addr;
@@ -148,7 +164,7 @@ static int open_unix(const char *path, unsigned mode, kg_listener_t *listener, k
     struct stat st;
     if (fd < 0 || bind_unix(fd, &addr, mode) < 0 || chmod(path, mode) < 0 ||
         listen(fd, SOMAXCONN) < 0 || stat(path, &st) < 0) {
-        return listen_failed(path, err);
+        return bind_failed(path, err);
     }
     listener->path = strdup(path);
     if (!listener->path) {

@@ -221,13 +221,36 @@ kg_lws_vhost(kg_edge_t *edge, const char *name, const char *cert, const char *ke
     struct lws_vhost *vhost = lws_create_vhost(edge->lws, &info);
     if (!vhost) {
         if (cert) {
-            kg_err_set(err, KG_ERR_CONFIG, "Cannot use the certificate %s with the key %s.", cert,
-                       key);
+            kg_err_set(err, KG_ERR_CONFIG, "tls.cert: cannot use %s with the key %s", cert, key);
+            kg_err_hint(err, "both must be PEM, and the key that of the chain's first certificate");
         } else {
             kg_err_set(err, KG_ERR_INTERNAL, "libwebsockets cannot make a server.");
         }
     }
     return vhost;
+}
+
+int kg_edge_tls_check(const char *cert, const char *key, kg_err_t *err)
+{
+    KG_AUTO_FREE kg_edge_t *edge = calloc(1, sizeof(*edge));
+    struct lws_context_creation_info info = {
+        .port = CONTEXT_PORT_NO_LISTEN_SERVER,
+        .protocols = protocols,
+        .user = edge,
+        .gid = -1,
+        .uid = -1,
+        .options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS | LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT |
+                   LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
+    };
+    lws_set_log_level(0, NULL);
+    struct lws_context *lws = edge ? lws_create_context(&info) : NULL;
+    if (!lws) {
+        return kg_err_set(err, KG_ERR_INTERNAL, "libwebsockets does not start");
+    }
+    edge->lws = lws;
+    int rc = kg_lws_vhost(edge, "check", cert, key, err) ? 0 : -EINVAL;
+    lws_context_destroy(lws);
+    return rc;
 }
 
 /* --- Four functions of libwebsockets, replaced

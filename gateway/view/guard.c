@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "gateway/base/str.h"
+
 static bool same_text(kg_slice_t a, const char *b)
 {
     return strlen(b) == a.len && strncasecmp(a.data, b, a.len) == 0;
@@ -119,6 +121,49 @@ int kg_guard_check(const kg_guard_t *guard, const kg_guard_head_t *head, kg_err_
                             "Without keys, pages of other origins are not served.");
         kg_err_hint(err, "Name the origin in cors.origins, or use API keys.");
         return rc;
+    }
+    return 0;
+}
+
+/* SCHEME://HOST[:PORT], as browsers write it: nothing behind it, not even a slash. */
+static bool origin_shaped(const char *text)
+{
+    static const char word[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-.";
+    const char *colon = strstr(text, "://");
+    if (!colon || colon == text || strspn(text, word) != (size_t)(colon - text)) {
+        return false;
+    }
+    const char *host = colon + strlen("://");
+    size_t len = strlen(host);
+    size_t name = strcspn(host, host[0] == '[' ? "]" : ":");
+    if (host[0] == '[' && host[name++] != ']') {
+        return false;
+    }
+    uint64_t port;
+    return name > 0 && strcspn(host, "/?#@\\ \t\r\n*") == len &&
+           (host[name] == '\0' ||
+            (host[name] == ':' && kg_parse_u64(host + name + 1, 1, 65535, &port) == 0));
+}
+
+int kg_guard_origins_check(const char *const *origins, size_t count, bool no_auth, kg_err_t *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool any = strcmp(origins[i], "*") == 0 || strcmp(origins[i], "null") == 0;
+        int rc = 0;
+        if (any && no_auth) {
+            rc =
+                kg_err_set(err, KG_ERR_CONFIG,
+                           "cors.origins: without keys `%s` would let any web page in", origins[i]);
+            kg_err_hint(err, "name the origins, or leave out --no-auth");
+        } else if (!any && !origin_shaped(origins[i])) {
+            rc = kg_err_set(err, KG_ERR_CONFIG,
+                            "cors.origins: `%s` is not an origin like https://app.example.org, "
+                            "with a port or without, and nothing behind it",
+                            origins[i]);
+        }
+        if (rc < 0) {
+            return rc;
+        }
     }
     return 0;
 }

@@ -26,6 +26,9 @@ typedef struct kg_guard_head {
 /* Keyless: a Host that is loopback, localhost or configured; an Origin that is our own or a
  * configured one. With keys both are free: the key decides. foreign_host, foreign_origin. */
 int kg_guard_check(const kg_guard_t *guard, const kg_guard_head_t *head, kg_err_t *err);
+/* cors.origins at the start: each SCHEME://HOST[:PORT], `null` or `*`; without keys neither of the
+ * last two, which would let any web page in. config. */
+int kg_guard_origins_check(const char *const *origins, size_t count, bool no_auth, kg_err_t *err);
 /* Value of Access-Control-Allow-Origin for this Origin; false = no CORS headers. */
 bool kg_guard_cors(const kg_guard_t *guard, kg_slice_t origin, char *ret_allow, size_t cap);
 /* "127.0.0.1:8717", "[::1]", "localhost": names that lead to this machine. */

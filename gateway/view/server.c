@@ -55,23 +55,15 @@ static bool listens_here(const char *address)
 
 static int check_config(const kg_server_config_t *config, kg_err_t *err)
 {
-    if (!config->no_auth) {
-        return 0;
-    }
-    for (size_t i = 0; i < config->listen_count; i++) {
+    for (size_t i = 0; i < config->listen_count && config->no_auth; i++) {
         if (!listens_here(config->listen[i])) {
             return kg_err_set(err, KG_ERR_CONFIG,
                               "Without keys only loopback and unix sockets are served, not %s.",
                               config->listen[i]);
         }
     }
-    for (size_t i = 0; i < config->cors_origin_count; i++) {
-        if (strcmp(config->cors_origins[i], "*") == 0) {
-            return kg_err_set(err, KG_ERR_CONFIG,
-                              "Without keys, CORS for every origin would let any web page in.");
-        }
-    }
-    return 0;
+    return kg_guard_origins_check(config->cors_origins, config->cors_origin_count, config->no_auth,
+                                  err);
 }
 
 /* One block: pointers, then the strings that they lead to. NULL when there is no memory. */

@@ -89,6 +89,30 @@ def test_check_config(tmp_path: Path) -> None:
     assert got.returncode == 2 and "no_auth is refused" in got.stderr
 
 
+REFUSED = {
+    "cors.origins: without keys": ["--no-auth", "--cors-origins", "*"],
+    "cors.origins: `foo`": ["--cors-origins", "foo"],
+    "template_dirs: there is no directory": ["--template-dirs", "/nowhere"],
+    "kernelspec_dirs: there is no directory": ["--kernelspec-dirs", "/nowhere"],
+    "pools.sizes: `x:5`": ["--pools-sizes", "x:5"],
+    "tls.cert": ["--tls-cert", "/etc/passwd", "--tls-key", "/etc/passwd"],
+    "listen: `localhost:7`": ["--listen", "127.0.0.1:7", "--listen", "localhost:7"],
+    "proxy_listen": ["--listen", "127.0.0.1:7", "--proxy-listen", "127.0.0.1:7"],
+    "gateway_user": ["--gateway-user", "nobody-of-this-name"],
+    "cannot write in /etc": ["--listen", "unix:/etc/sandal.sock"],
+}
+
+
+@pytest.mark.parametrize("says", REFUSED)
+def test_check_config_refuses_what_serve_refuses(says: str, tmp_path: Path) -> None:
+    if os.geteuid() != 0 and ("gateway_user" in says or "write" in says):
+        pytest.skip("of a daemon that root starts")
+    for command in ("check-config", "serve"):
+        got = sandald(command, "--state-dir", str(tmp_path / "state"), *REFUSED[says])
+        assert got.returncode == 2 and says in got.stderr, got
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.smoke
 def test_unix_socket(tmp_path: Path) -> None:
     path = Path("/tmp") / f"sandal-{os.getpid()}.sock"

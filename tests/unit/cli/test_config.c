@@ -247,6 +247,12 @@ static void tree_that_the_gateways_user_cannot_reach_is_named(void **state)
     assert_int_equal(' ', err.hint[strlen(dir)]); /* the outer folder is what stops */
     assert_int_equal(0, chmod(dir, 0755));
     assert_int_equal(0, kg_reach_check("nobody", 65534, 65534, paths, 2, &err));
+    const kg_reach_t socket = {inner, W_OK | X_OK}; /* 0755 of root's */
+    assert_true(kg_reach_check("nobody", 65534, 65534, &socket, 1, &err) < 0);
+    assert_non_null(strstr(err.message, "cannot write in"));
+    assert_non_null(strstr(err.hint, "-o nobody"));
+    assert_int_equal(0, chown(inner, 65534, 65534));
+    assert_int_equal(0, kg_reach_check("nobody", 65534, 65534, &socket, 1, &err));
     assert_int_equal(0, rmdir(inner));
     assert_int_equal(0, rmdir(dir));
 }
@@ -398,9 +404,35 @@ static void check_network_allow_count(void **state)
 static void check_proxy_listen(void **state)
 {
     static const char *const good[] = {"off", "127.0.0.1:0", "[::1]:8718", "*:80", NULL};
-    static const char *const bad[] = {"127.0.0.1", ":80", "127.0.0.1:65536", "127.0.0.1:x", NULL};
+    static const char *const bad[] = {
+        "127.0.0.1", ":80", "127.0.0.1:65536", "127.0.0.1:x", "host:80", "::1:80", NULL};
     check_rows(*state, "proxy_listen", good, true);
     check_rows(*state, "proxy_listen", bad, false);
+}
+
+static void check_listen_takes_no_address_twice(void **state)
+{
+    static const char *const good[] = {"127.0.0.1:1,127.0.0.1:2",
+                                       "127.0.0.1:0,127.0.0.1:0",
+                                       "127.0.0.1:1,127.0.0.2:1",
+                                       "127.0.0.1:1,[::1]:1",
+                                       "0.0.0.0:1,[::]:1",
+                                       "unix:/a,unix:/b,127.0.0.1:1",
+                                       NULL};
+    static const char *const bad[] = {"127.0.0.1:1,127.0.0.1:1",
+                                      "127.0.0.1:1,unix:/a,localhost:1",
+                                      "127.0.0.1:1,0.0.0.0:1",
+                                      "[::1]:1,[0:0::1]:1",
+                                      "[::1]:1,[::]:1",
+                                      "unix:/a,unix:/a",
+                                      NULL};
+    static const char *const taken[] = {"127.0.0.1:5", "localhost:5", "0.0.0.0:5", "*:5", NULL};
+    static const char *const listen[] = {"127.0.0.1:5", NULL};
+
+    check_rows(*state, "listen", good, true);
+    check_rows(*state, "listen", bad, false);
+    check_rows(*state, "listen", listen, true);
+    check_rows(*state, "proxy_listen", taken, false);
 }
 
 static void check_proxy_domain(void **state)
@@ -469,6 +501,7 @@ int main(void)
         T(check_network_allow),
         T(check_network_allow_count),
         T(check_proxy_listen),
+        T(check_listen_takes_no_address_twice),
         T(check_proxy_domain),
         T(check_proxy_url),
         T(manual_names_every_option),

@@ -585,6 +585,36 @@ static void unix_and_inet6_listeners_serve(void **state)
     rmdir(dir);
 }
 
+static void socket_that_may_not_be_made_says_who_would_make_it(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/kg-closed-XXXXXX";
+    char address[64];
+    kg_loop_t *loop;
+    kg_edge_t *edge = NULL;
+    kg_err_t err = {0};
+    kg_edge_handler_t handler = {0};
+    kg_edge_listener_t listener = {.address = address};
+    kg_edge_opts_t opts = {.listeners = &listener, .listener_count = 1};
+    uid_t was = geteuid();
+    uid_t who = was == 0 ? 65534 : was;
+    assert_non_null(mkdtemp(dir));
+    snprintf(address, sizeof(address), "unix:%s/s", dir);
+    assert_int_equal(0, chmod(dir, 0555));
+    assert_int_equal(0, kg_loop_create(&loop));
+    assert_int_equal(0, seteuid(who));
+    int rc = kg_edge_create(loop, &opts, &handler, &edge, &err);
+    assert_int_equal(0, seteuid(was));
+    assert_true(rc < 0);
+    char user[32];
+    snprintf(user, sizeof(user), "as user id %u", (unsigned)who);
+    assert_non_null(strstr(err.message, dir));
+    assert_non_null(strstr(err.hint, user));
+    assert_non_null(strstr(err.hint, dir));
+    kg_loop_destroy(&loop);
+    assert_int_equal(0, rmdir(dir));
+}
+
 static void bad_addresses_are_named(void **state)
 {
     (void)state;
@@ -639,6 +669,7 @@ int main(void)
         cmocka_unit_test(one_connection_too_many_gets_503),
         T(drain_finishes_exchanges_and_refuses_new_ones),
         cmocka_unit_test(unix_and_inet6_listeners_serve),
+        cmocka_unit_test(socket_that_may_not_be_made_says_who_would_make_it),
         cmocka_unit_test(bad_addresses_are_named),
     };
     cmocka_set_test_filter(getenv("EDGE_TEST")); /* one test by name; NULL = all */

@@ -97,6 +97,43 @@ static void keys_are_found(void **state)
     assert_false(kg_list_has(kg_slice_cstr("sandal.v10"), "sandal.v1"));
 }
 
+static void origins_of_the_configuration_are_looked_at(void **state)
+{
+    static const char *const good[] = {"https://app.example", "http://127.0.0.1:3000",
+                                       "http://[::1]:80", "vscode-webview://a1", "http://a:65535"};
+    static const char *const bad[] = {"foo",
+                                      "",
+                                      "https://",
+                                      "https://a/",
+                                      "https://a:",
+                                      "https://a:0",
+                                      "http://a:65536",
+                                      "https://a b",
+                                      "://a",
+                                      "https:/a",
+                                      "https://*.a",
+                                      "https://u@a",
+                                      "https://[::1",
+                                      "https://a,https://b/"};
+    static const char *const any[] = {"*", "null"};
+    (void)state;
+    for (size_t i = 0; i < KG_ARRAY_LEN(good); i++) {
+        kg_err_t err = {0};
+        assert_int_equal(0, kg_guard_origins_check(&good[i], 1, true, &err));
+    }
+    for (size_t i = 0; i < KG_ARRAY_LEN(bad); i++) {
+        kg_err_t err = {0};
+        assert_true(kg_guard_origins_check(&bad[i], 1, false, &err) < 0);
+        assert_int_equal(KG_ERR_CONFIG, err.code);
+    }
+    for (size_t i = 0; i < KG_ARRAY_LEN(any); i++) {
+        kg_err_t err = {0};
+        assert_int_equal(0, kg_guard_origins_check(&any[i], 1, false, &err));
+        assert_true(kg_guard_origins_check(&any[i], 1, true, &err) < 0);
+        assert_non_null(strstr(err.message, "without keys"));
+    }
+}
+
 static void types_are_read(void **state)
 {
     (void)state;
@@ -122,6 +159,7 @@ int main(void)
         cmocka_unit_test(keyless_takes_loopback_hosts_alone),
         cmocka_unit_test(keyless_takes_its_own_origin_alone),
         cmocka_unit_test(cors_answers_listed_origins),
+        cmocka_unit_test(origins_of_the_configuration_are_looked_at),
         cmocka_unit_test(keys_are_found),
         cmocka_unit_test(types_are_read),
     };
