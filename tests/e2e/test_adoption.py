@@ -256,15 +256,22 @@ def test_a_paused_sandbox_is_paused_again(daemon: Daemon) -> None:
 
 def test_a_sandbox_that_was_resumed_stays_awake(daemon: Daemon) -> None:
     sandbox = Client(daemon.url, daemon.key).sandbox()
-    assert sandbox.run("x = 42")["status"] == "ok"
-    if sandbox.client.call("POST", f"{sandbox.path}/pause").status_code != 200:
-        pytest.skip("this isolation pauses nothing")
-    sandbox.client = kill_gateway(daemon)
-    sandbox.post("/resume")
-    for _ in range(2):
+    kernel = host_pid(sandbox.id, int(sandbox.run("import os; x = 42; os.getpid()")["text"]))
+    os.kill(kernel, signal.SIGSTOP)  # it is looked for until it goes on
+    try:
+        if sandbox.client.call("POST", f"{sandbox.path}/pause").status_code != 200:
+            pytest.skip("this isolation pauses nothing")
+        sandbox.client = kill_gateway(daemon)
+        wait_for(lambda: sandbox.get("/contexts")["items"][0]["state"] == "starting" and sandbox.get()["state"] == "running")
+        sandbox.post("/resume")
+    finally:
+        os.kill(kernel, signal.SIGCONT)
+    for crash in (True, False):
+        wait_for(lambda: sandbox.get("/contexts")["items"][0]["state"] == "idle")
         assert sandbox.run("x")["text"] == "42"
-        assert sandbox.get()["state"] == "running"
-        sandbox.client = kill_gateway(daemon)  # it is written down too
+        if crash:
+            sandbox.client = kill_gateway(daemon)  # it is written down too
+    assert daemon.log().count("sandbox.paused") == 1, daemon.log()
     sandbox.delete()
 
 
