@@ -314,6 +314,31 @@ def test_kill_of_the_gateway_keeps_what_was_shown() -> None:
         usable(again, kept=False)
 
 
+def test_a_restart_alone_ends_no_kernel_that_is_silent() -> None:
+    code = """
+import asyncio, os, time
+def hang():
+    open('in', 'w').close()
+    end = time.monotonic() + 14  # past any deadline of a request of the gateway's own
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.05)
+        except KeyboardInterrupt:
+            open('hit', 'w').close()
+asyncio.get_event_loop().call_later(0.2, hang)
+marker = 'kept'
+os.getpid()
+"""
+    with Daemon() as d:
+        sandbox = Client(d.url, d.key).sandbox(template=TEMPLATE)
+        kernel = host_pid(sandbox.id, int(sandbox.run(code)["text"]))
+        wait_for(lambda: os.path.exists(f"/proc/{kernel}/cwd/in"))
+        os.kill(d.gateway_pid(), signal.SIGKILL)
+        again = wait_for(lambda: back(d, sandbox.id), 20)
+        usable(again, kept=True)
+        assert again.run("os.path.exists('hit')")["text"] == "False"
+
+
 def back(d: Daemon, ident: str) -> Sandbox | None:
     """The sandbox, once the keeper has started a new gateway (on a new port, since 0 was asked for)."""
     try:

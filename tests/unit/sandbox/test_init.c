@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fanotify.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -279,6 +280,35 @@ static void attached_kernel_has_its_pipes(void **state)
     init_rig_stop(&rig, true);
 }
 
+/* Without descriptors left an attach fails: half of a kernel would be silent for ever. */
+static void attach_without_descriptors_is_an_error(void **state)
+{
+    (void)state;
+    kg_init_rig_t rig;
+    kg_rig_frame_t f;
+    struct rlimit usual;
+
+    init_rig_start(&rig, 0, 60);
+    int sock = init_rig_hello(&rig, KG_IP_ROLE_GATEWAY);
+    assert_true(init_rig_sh(&rig, sock, 3, KG_IP_SPAWN_LAST_WORDS, "exec sleep 1000", NULL, NULL) >
+                0);
+    assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, NULL, &usual), 0);
+    assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &(struct rlimit){3, usual.rlim_max}, NULL), 0);
+    send_token(&rig, sock, KG_IP_ATTACH, 3);
+    assert_true(init_rig_recv_frame(sock, &f));
+    assert_int_equal(f.reply.spawned.error, -EMFILE);
+    assert_int_equal(f.fd_count, 0);
+    assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &usual, NULL), 0);
+    send_token(&rig, sock, KG_IP_ATTACH, 3);
+    assert_true(init_rig_recv_frame(sock, &f));
+    assert_int_equal(f.reply.spawned.error, 0);
+    assert_int_equal(f.reply.spawned.fds, 2 | KG_IP_FD_PIDFD);
+    kg_closep(&f.fds[0]);
+    kg_closep(&f.fds[1]);
+    close(sock);
+    init_rig_stop(&rig, true);
+}
+
 static size_t count_entries(const kg_init_rig_t *rig, const char *name)
 {
     char path[128];
@@ -479,6 +509,7 @@ int main(void)
         cmocka_unit_test(exits_wait_for_the_next_gateway),
         cmocka_unit_test(attached_process_is_the_same),
         cmocka_unit_test(attached_kernel_has_its_pipes),
+        cmocka_unit_test(attach_without_descriptors_is_an_error),
         cmocka_unit_test(temporary_files_go_with_their_gateway),
         cmocka_unit_test(stuck_requests_hold_nothing_else_up),
         cmocka_unit_test(signals_of_the_sandbox_miss_file_requests),
