@@ -761,6 +761,7 @@ int kg_log_append_text(
 int kg_log_cut(kg_run_log_t *log, kg_cut_t what, uint64_t amount)
 {
     log->late_cut = log->late_cut || log->ended;
+    log->late = log->late || log->ended; /* it came, kept or not */
     if (log->account.cut[what] != KG_CUT_UNKNOWN) {
         log->account.cut[what] += amount;
     }

@@ -405,7 +405,11 @@ static void late_output_cut_is_counted(void **state)
     rt_message(&t, "execute_reply", "{\"status\":\"ok\"}");
     rt_finish(&t, KG_RUN_OK);
     assert_int_equal(execution_cut(&t, "stdout"), 0); /* the tail gave them back */
+    rt_execution(t.log, 7, &text);
+    assert_non_null(strstr(text.data, "\"late\":false"));
     rt_stream(&t, "stdout", "abc");
+    rt_execution(t.log, 7, &text);
+    assert_non_null(strstr(text.data, "\"late\":true")); /* though nothing of it was kept */
     rt_stream(&t, "stderr", "0123456789");
     assert_int_equal(kg_run_log_flush(t.log), 0);
     assert_int_equal(execution_cut(&t, "stdout"), 3);
