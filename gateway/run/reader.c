@@ -358,6 +358,9 @@ int kg_run_reader_create(kg_run_log_t *log, int64_t after, bool late, kg_run_rea
     }
     r->late = late;
     r->skip = after < 0 ? 0 : (uint64_t)after + 1;
+    if (!log->finished && r->skip > log->published_seq) {
+        r->skip = log->published_seq;
+    }
     if (!log->expired) {
         rc = kg_log_seek(log, r->skip, &r->off);
         r->ended = !late && log->finished && r->off > log->result_off;

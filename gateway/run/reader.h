@@ -25,9 +25,10 @@ typedef struct kg_read_piece {
     bool end;   /* last piece: its text ends with '}' */
 } kg_read_piece_t;
 
-/* after: seq of the last event that the client has, or KG_READ_FROM_START; past the end is fine
- * (waits for later ones). late: follow past `result` until the log is removed; else the stream ends
- * there, and when `after` is the result or beyond, at once. Takes a reference of the log. */
+/* after: seq of the last event that the client has, or KG_READ_FROM_START; where the run
+ * goes on, past the end means all that is still to come, for nobody can have had it. late: follow
+ * past `result` until the log is removed; else the stream ends there, and when `after` is the
+ * result or beyond, at once. Takes a reference of the log. */
 int kg_run_reader_create(kg_run_log_t *log, int64_t after, bool late, kg_run_reader_t **ret_reader);
 /* The Execution alone, as one object without seq and type, with late output in it and `late` as it
  * is now. -EAGAIN when the run has not finished, -ESTALE when expired. Yields KG_READ_END after its

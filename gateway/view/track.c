@@ -300,6 +300,18 @@ static bool settle(kg_track_t *track, int rc)
     return !inside;
 }
 
+/* A run that is over and has nothing behind what the client has: a frame says so, as a 204 does
+ * over HTTP. */
+static bool put_nothing(kg_track_t *track, kg_buf_t *out)
+{
+    if (put_prefix(track, out) < 0 ||
+        kg_buf_append_cstr(out, ",\"type\":\"response\",\"data\":null}") < 0) {
+        return false;
+    }
+    end(track, NULL);
+    return true;
+}
+
 kg_pull_t kg_tracks_fill(kg_tracks_t *t, kg_buf_t *out, size_t max, bool *ret_message_end)
 {
     while (t->ready) {
@@ -314,6 +326,10 @@ kg_pull_t kg_tracks_fill(kg_tracks_t *t, kg_buf_t *out, size_t max, bool *ret_me
         if (rc == KG_READ_PIECE) {
             advance(track, *ret_message_end);
             return KG_PULL_MORE;
+        }
+        if (rc == KG_READ_END && !track->source) {
+            *ret_message_end = true;
+            return put_nothing(track, out) ? KG_PULL_MORE : KG_PULL_ABORT;
         }
         if (!settle(track, rc)) {
             return KG_PULL_ABORT;

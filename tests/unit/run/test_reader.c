@@ -380,7 +380,7 @@ static int drain(kg_run_reader_t *reader)
 }
 
 /* A client may claim to have events that do not exist yet: its stream must end with the run. */
-static void reader_after_beyond_the_end_of_a_live_run_ends_with_it(void **state)
+static void reader_after_beyond_the_end_of_a_live_run_has_what_comes(void **state)
 {
     (void)state;
     run_test_t t;
@@ -396,6 +396,11 @@ static void reader_after_beyond_the_end_of_a_live_run_ends_with_it(void **state)
     assert_int_equal(drain(beyond), KG_READ_WAIT);
     rt_message(&t, "execute_reply", "{\"status\":\"ok\"}");
     rt_finish(&t, KG_RUN_OK);
+    kg_read_piece_t piece = {0};
+    kg_buf_t text = {0};
+    assert_int_equal(kg_run_reader_next(beyond, &text, 4096, &piece), KG_READ_PIECE);
+    assert_int_equal(piece.type, KG_EVENT_RESULT);
+    kg_buf_fini(&text);
     assert_int_equal(drain(result), KG_READ_END);
     assert_int_equal(drain(beyond), KG_READ_END);
     assert_int_equal(drain(late), KG_READ_WAIT);
@@ -474,7 +479,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(execution_of_many_events_comes_in_short_pieces),
-        cmocka_unit_test(reader_after_beyond_the_end_of_a_live_run_ends_with_it),
+        cmocka_unit_test(reader_after_beyond_the_end_of_a_live_run_has_what_comes),
         cmocka_unit_test(reader_seq_is_that_of_the_next_event),
         cmocka_unit_test(reader_any_piece_size_yields_the_same),
         cmocka_unit_test(reader_after_every_seq_yields_the_rest),

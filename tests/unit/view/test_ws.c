@@ -340,6 +340,25 @@ static void attach_begins_after_seq(void **state)
     expect_failure(w->ws, "3", "run_expired", "no longer");
 }
 
+/* Never silence: where nothing is left to be told, that is told. */
+static void attach_behind_the_result_is_answered(void **state)
+{
+    static const char *const afters[] = {"1", "2", "999"};
+    world_t *w = *state;
+    fake_run(w->core);
+    fake_run_event(w->core, KG_EVENT_STARTED, "\"type\":\"started\"");
+    fake_run_finish(w->core);
+    for (size_t i = 0; i < KG_ARRAY_LEN(afters); i++) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "{\"id\":1,\"op\":\"runs.attach\",\"sandbox\":\"box\",\"run\":\"run-1\","
+                 "\"after\":%s}",
+                 afters[i]);
+        fake_ws_text(w->ws, text);
+        expect(w->ws, "{\"id\":1,\"type\":\"response\",\"data\":null}");
+    }
+}
+
 static void log_that_goes_inside_an_event_cuts_the_socket(void **state)
 {
     world_t *w = *state;
@@ -498,6 +517,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(ended_run_is_read_as_a_response, setup, teardown),
         cmocka_unit_test_setup_teardown(runs_share_the_socket_in_turn, setup, teardown),
         cmocka_unit_test_setup_teardown(attach_begins_after_seq, setup, teardown),
+        cmocka_unit_test_setup_teardown(attach_behind_the_result_is_answered, setup, teardown),
         cmocka_unit_test_setup_teardown(log_that_goes_inside_an_event_cuts_the_socket, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(long_frames_keep_their_order, setup, teardown),
