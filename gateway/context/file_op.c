@@ -189,7 +189,7 @@ static void awake(void *user, const kg_err_t *err)
 
 int kg_fsop_wake(kg_fsop_t *op, kg_sandbox_t *sandbox, kg_err_t *err)
 {
-    int rc = kg_sandbox_wake(sandbox, awake, op, err);
+    int rc = kg_sandbox_wake_for_files(sandbox, awake, op, err);
     if (rc < 0) {
         kg_fsop_end(op);
         return rc;

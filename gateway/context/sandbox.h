@@ -82,6 +82,9 @@ void kg_sandbox_touch(kg_sandbox_t *sandbox);
 /* Makes it fit for use: brought up if it is down, woken if it is paused; counts as activity.
  * done's err NULL: kg_sandbox_sbx has it now. */
 int kg_sandbox_wake(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_t *err);
+/* The same, but one that is up stays fit while the daemon drains: its files can be read to the end.
+ * (What writes is refused before.) */
+int kg_sandbox_wake_for_files(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_t *err);
 /* Borrowed for the loop turn; what was asked of it meanwhile fails when it goes. NULL when it isn't
  * up: wake it first. */
 kg_sbx_t *kg_sandbox_sbx(const kg_sandbox_t *sandbox);

@@ -42,12 +42,8 @@ static void go_later(void *user)
     kg_wake_go(user);
 }
 
-int kg_sandbox_wake(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_t *err)
+static int wake(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_t *err)
 {
-    int rc = kg_core_ready(sandbox->core, err);
-    if (rc) {
-        return rc;
-    }
     if (sandbox->deleted || sandbox->box == KG_BOX_ENDING) {
         return kg_err_set(err, KG_ERR_SANDBOX_NOT_FOUND, "sandbox %s is ending", sandbox->id);
     }
@@ -61,6 +57,19 @@ int kg_sandbox_wake(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_
     kg_kernels_stay_awake(sandbox);
     kg_sandbox_touch(sandbox);
     return 0;
+}
+
+int kg_sandbox_wake(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_t *err)
+{
+    int rc = kg_core_ready(sandbox->core, err);
+    return rc ? rc : wake(sandbox, done, user, err);
+}
+
+int kg_sandbox_wake_for_files(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_t *err)
+{
+    bool goes_on = sandbox->core->draining && kg_box_usable(sandbox);
+    int rc = goes_on ? 0 : kg_core_ready(sandbox->core, err);
+    return rc ? rc : wake(sandbox, done, user, err);
 }
 
 kg_sbx_t *kg_sandbox_sbx(const kg_sandbox_t *sandbox)

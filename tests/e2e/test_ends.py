@@ -283,8 +283,12 @@ def test_draining_refuses_new_runs() -> None:
         with client.socket() as ws:
             ident = ws.send("run_code", sandbox=sandbox.id, code="import time\nprint('up', flush=True)\ntime.sleep(4)")
             wait_for(lambda: ws.receive()["type"] == "stdout")
+            sandbox.client.call("PUT", sandbox.path + "/fs/file?path=a", content=b"kept", headers={"Content-Type": "application/octet-stream"})
             os.kill(d.pid, signal.SIGTERM)
             wait_for(lambda: "gateway.stop" in d.log())
+            assert sandbox.client.call("GET", sandbox.path + "/fs/file?path=a").content == b"kept", "reads go on"
+            assert sandbox.get("/fs/stat?path=a")["size"] == 4 and len(sandbox.get("/fs/dir?path=.")["items"]) == 1
+            client.error("DELETE", sandbox.path + "/fs/file?path=a", 503, "draining")
             late = ws.send("run_code", sandbox=sandbox.id, code="1")
             frames = [ws.receive(), ws.receive()]
             refused = next(f for f in frames if f["id"] == late)

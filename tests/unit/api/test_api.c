@@ -411,6 +411,7 @@ static void nothing_starts_while_draining(void **state)
     assert_int_equal(now(w, "key-alice", "sandboxes.create", "{}", &s), 503);
     assert_int_equal(now(w, "key-alice", "contexts.create", "{" BOX "}", &s), 503);
     assert_int_equal(now(w, "key-alice", "ready", "{}", &s), 503);
+    assert_int_equal(now(w, "key-alice", "fs.remove", "{" BOX ",\"path\":\"a\"}", &s), 503);
     assert_int_equal(now(w, "key-alice", "health", "{}", &s), 200);
     assert_int_equal(now(w, "key-alice", "sandboxes.get", "{" BOX "}", &s), 200);
     assert_int_equal(now(w, "key-alice", "runs.interrupt", "{" RUN "}", &s), 204);
