@@ -165,9 +165,14 @@ void kg_call_fail_rc(kg_call_t *call, int rc, const kg_err_t *err)
     kg_call_fail(call, &own);
 }
 
+enum {
+    DIGITS = 15 /* all that a double holds of a decimal: 0.1 stays 0.1 */
+};
+
 static void answer_take(kg_call_t *call, int status, json_t *json, const char *location)
 {
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(DIGITS);
+    char *text = json ? json_dumps(json, flags) : NULL;
     json_decref(json);
     if (text) {
         kg_answer_t answer = {.status = status, .body = kg_slice_cstr(text), .location = location};
