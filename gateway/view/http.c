@@ -399,6 +399,10 @@ static int no_route(const kg_http_head_t *head, const kg_route_t *route, kg_err_
         return kg_err_set(err, KG_ERR_METHOD_NOT_ALLOWED, "%.*s is not for this path.",
                           (int)head->method.len, head->method.data);
     }
+    const char *lacks = kg_route_lacks(head->path);
+    if (lacks) {
+        return kg_err_set(err, KG_ERR_NOT_SUPPORTED, "%s is not part of this build.", lacks);
+    }
     int rc = kg_err_set(err, KG_ERR_NOT_FOUND, "Nothing is at %.*s.",
                         (int)(head->path.len < 200 ? head->path.len : 200), head->path.data);
     kg_err_hint(err, "GET /v1/openapi.yaml lists what there is.");

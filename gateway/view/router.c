@@ -197,3 +197,18 @@ bool kg_route_websocket(kg_slice_t path, char *ret_sandbox, size_t cap)
     }
     return kg_percent_decode(segment, false, ret_sandbox, cap);
 }
+
+static bool is_at_or_below(kg_slice_t path, const char *root)
+{
+    size_t len = strlen(root);
+    return path.len >= len && memcmp(path.data, root, len) == 0 &&
+           (path.len == len || path.data[len] == '/');
+}
+
+const char *kg_route_lacks(kg_slice_t path)
+{
+    if (is_at_or_below(path, "/mcp")) {
+        return "An MCP server";
+    }
+    return is_at_or_below(path, "/api") ? "Jupyter's API" : NULL;
+}

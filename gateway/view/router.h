@@ -24,6 +24,8 @@ int kg_route_params(
     const kg_op_t *op, kg_slice_t path, kg_slice_t query, json_t *args, kg_err_t *err);
 /* "/v1/ws" or "/v1/sandboxes/{sandbox}/ws": true, and the sandbox ("" = none) decoded. */
 bool kg_route_websocket(kg_slice_t path, char *ret_sandbox, size_t cap);
+/* What the contract has at this path and below it, and this build lacks; else NULL. */
+const char *kg_route_lacks(kg_slice_t path);
 /* Decodes %XX once, and "+" as a space if form. false: malformed, U+0000, or longer than cap. */
 bool kg_percent_decode(kg_slice_t text, bool form, char *ret, size_t cap);
 

@@ -486,6 +486,10 @@ static int open_socket(kg_server_t *server,
         err->retry_after_s = 1;
         return rc;
     }
+    const char *lacks = kg_route_lacks(head->path);
+    if (lacks) {
+        return kg_err_set(err, KG_ERR_NOT_SUPPORTED, "%s is not part of this build.", lacks);
+    }
     if (!kg_route_websocket(head->path, s->sandbox, sizeof s->sandbox)) {
         return kg_err_set(err, KG_ERR_NOT_FOUND,
                           "No WebSocket is served here; there is one at /v1/ws.");
