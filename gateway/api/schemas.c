@@ -226,7 +226,7 @@ static const row_t rows[] = {
     {NULL, "template", "string", ""},
     {NULL, "created_at", "time", ""},
     {NULL, "ended_at", "time?", ""},
-    {NULL, "active_seconds", "number", "Up and not paused"},
+    {NULL, "active_seconds", "number", "Up and not paused, in use or not"},
     {NULL, "paused_seconds", "number", ""},
     {"UsageList", "active_seconds", "number", "Of all, on other pages too"},
     {NULL, "paused_seconds", "number", ""},
