@@ -68,7 +68,9 @@ int kg_target_take(kg_target_t *t, char *data, size_t len)
         if (kg_buf_append_char(&t->text, data[i]) < 0) {
             return -ENOMEM;
         }
-        data[i] = t->text.len > 1 ? 'a' : data[i];
+        if (t->text.len > 1) {
+            data[i] = 'a';
+        }
     }
     return 0;
 }
@@ -145,7 +147,11 @@ int lws_service_fd_tsi(struct lws_context *context, struct lws_pollfd *pollfd, i
     return rc;
 }
 
-__attribute__((visibility("default"))) ssize_t recv(int fd, void *buf, size_t len, int flags)
+/* By a name of its own, for the C library's headers have a recv that checks its arguments. */
+__attribute__((visibility("default"))) ssize_t
+edge_recv(int fd, void *buf, size_t len, int flags) __asm__("recv");
+
+ssize_t edge_recv(int fd, void *buf, size_t len, int flags)
 {
     kg_conn_t *conn = serving;
     if (!conn || flags || !conn->wsi || lws_get_socket_fd(conn->wsi) != fd) {
@@ -154,12 +160,12 @@ __attribute__((visibility("default"))) ssize_t recv(int fd, void *buf, size_t le
     return read_for(conn, &(reader_t){.fd = fd}, buf, len);
 }
 
-__attribute__((visibility("default"))) int SSL_read(SSL *ssl, void *buf, int len)
+__attribute__((visibility("default"))) int SSL_read(SSL *ssl, void *buf, int num)
 {
     const reader_t reader = {.fd = -1, .ssl = ssl};
     kg_conn_t *conn = serving;
     if (!conn || !conn->wsi || lws_get_ssl(conn->wsi) != ssl) {
-        return (int)read_some(&reader, buf, (size_t)len, false);
+        return (int)read_some(&reader, buf, (size_t)num, false);
     }
-    return (int)read_for(conn, &reader, buf, (size_t)len);
+    return (int)read_for(conn, &reader, buf, (size_t)num);
 }
