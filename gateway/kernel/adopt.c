@@ -2,6 +2,7 @@
  * the names, under the identity and the key that it knows. Then as a start: sockets, proof, ready.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <sodium.h>
 #include <string.h>
 
@@ -101,6 +102,15 @@ int kg_kernel_adopt_begin(kg_kernel_t *k, const kg_kernel_opts_t *opts, kg_err_t
      * start, in nanoseconds, is ahead of any count. */
     k->number_before = kg_boot_ns();
     k->session.counter = k->number_before;
+    /* A router without handover (IJavaScript's) takes no second peer of a name while it has not
+     * noticed the end of the first one, which one that was frozen has not. A cell that is left may
+     * ask for input by the name that it knows. */
+    if (opts->left_cell) {
+        (void)kg_format(k->identity, sizeof(k->identity), "%s", k->session.id);
+    } else {
+        (void)kg_format(k->identity, sizeof(k->identity), "%s-%" PRIu64, k->session.id,
+                        k->number_before);
+    }
     rc = kg_wire_key_set(&k->session.key, memo->key, strlen(memo->key));
     if (rc < 0) {
         return kg_err_set(err, KG_ERR_INVALID_REQUEST, "the key is too long");

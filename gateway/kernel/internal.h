@@ -118,7 +118,8 @@ struct kg_kernel {
     bool plain_output;
     char name[KG_KERNEL_NAME_LEN];
     kg_session_t session;
-    char key[65]; /* of the session, for the memo */
+    char identity[96]; /* of our sockets: the session, of one taken over with a number */
+    char key[65];      /* of the session, for the memo */
 
     kg_life_t life;
     kg_proc_t *proc;

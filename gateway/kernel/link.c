@@ -123,7 +123,7 @@ static int connect_chan(kg_kernel_t *k, kg_chan_t *chan, kg_err_t *err)
     bool sub = chan->channel == KG_CHANNEL_IOPUB;
     const kg_zchan_opts_t opts = {
         .type = sub ? KG_ZCHAN_SUB : KG_ZCHAN_DEALER,
-        .identity = sub ? NULL : k->session.id,
+        .identity = sub ? NULL : k->identity,
         .endpoint = endpoint,
         .reconnect_ivl_ms = NEVER_MS,
         .on_message = kg_inbox_message,

@@ -24,6 +24,7 @@ static void random_name(kg_kernel_t *k)
     char hex[2 * 16 + 1];
     sodium_bin2hex(hex, sizeof(hex), raw + 8, 16);
     (void)kg_format(k->session.id, sizeof(k->session.id), "sandal-%s", hex);
+    (void)kg_format(k->identity, sizeof(k->identity), "%s", k->session.id);
     sodium_memzero(raw, sizeof(raw));
 }
 

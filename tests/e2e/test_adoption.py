@@ -11,7 +11,7 @@ from typing import Any, Iterator
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import Daemon, wait_for
-from harness.processes import first_init, host_pid, inits
+from harness.processes import first_init, host_pid, inits, of_sandbox
 
 pytestmark = pytest.mark.smoke
 
@@ -296,6 +296,28 @@ def test_kernels_of_other_languages_outlive_the_gateway(daemon: Daemon, template
     assert (got["status"], got["text"]) == ("ok", text.replace("42", "43")), got
     got = sandbox.run(code)
     assert (got["text"], got["execution_count"]) == (text, 4), got
+    sandbox.delete()
+
+
+def test_a_kernel_that_did_not_see_the_crash_is_found_again(daemon: Daemon) -> None:
+    client = Client(daemon.url, daemon.key)
+    template = "code-interpreter-node"
+    if template not in [t["name"] for t in client.get("/v1/templates")["items"] if t.get("built", True)]:
+        pytest.skip(f"template {template} is not there")
+    sandbox = client.sandbox(template=template)
+    assert sandbox.run("var x = 42")["status"] == "ok"
+    for _ in range(3):
+        stopped = list(of_sandbox(sandbox.id))
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)  # so its router has the old peer still when the new one comes
+        try:
+            sandbox.client = kill_gateway(daemon)
+            wait_for(lambda: sandbox.get("/contexts")["items"][0]["state"] == "starting" and sandbox.get()["state"] == "running")
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        assert sandbox.run("x")["text"] == "42"
+    assert sandbox.get("/contexts")["items"][0]["incarnation"] == 1
     sandbox.delete()
 
 
