@@ -115,6 +115,9 @@ static void finish_by_cause(kg_run_t *run, bool lost, const kg_kernel_exit_t *ex
     if (run->cause == KG_CAUSE_INPUT) {
         end.name = "EOFError";
         end.message = "input() was called, but nobody answers it and no lines are left";
+    } else if (run->cause == KG_CAUSE_KILL && !run->started && !lost) {
+        end.status = KG_RUN_ABORTED; /* no kernel was killed for it */
+        end.message = "The run was cancelled while it was queued: nobody followed it any more.";
     } else if (run->cause == KG_CAUSE_KILL) {
         end.signal = SIGKILL;
     }

@@ -403,6 +403,32 @@ static void disconnect_follows_its_policy(void **state)
     drop(rig, sbx);
 }
 
+static void a_queued_run_that_is_killed_kills_nobody(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    kg_run_opts_t opts = rig_opts("kept = 1; print(1, flush=True); import time; time.sleep(1)");
+    kg_run_t *ahead = rig_run(rig, sbx, &opts);
+    rig_until_has(rig, ahead, "\"1", 5000);
+    opts = rig_opts("kept = 2");
+    opts.on_disconnect = KG_ON_DISCONNECT_KILL;
+    kg_run_t *queued = rig_run(rig, sbx, &opts);
+    kg_run_t *client = queued;
+    kg_run_detach(&client);
+    kg_run_attach(queued);
+    json_t *e = rig_end(rig, queued, 1000);
+    assert_string_equal("aborted", str_of(e, "status"));
+    assert_string_equal("Aborted", str_of(e, "error.name"));
+    assert_non_null(strstr(str_of(e, "error.message"), "cancelled while it was queued"));
+    assert_string_equal("kept", str_of(e, "error.state"));
+    json_decref(e);
+    e = rig_end(rig, ahead, 10000);
+    assert_string_equal("ok", str_of(e, "status"));
+    json_decref(e);
+    rig_expect(rig, sbx, "kept", "ok", "1");
+    drop(rig, sbx);
+}
+
 static void bad_code_costs_nothing(void **state)
 {
     rig_t *rig = the_rig(state);
@@ -584,6 +610,7 @@ int main(void)
         cmocka_unit_test(question_that_hangs_is_interrupted),
         cmocka_unit_test(late_output_belongs_to_its_run),
         cmocka_unit_test(disconnect_follows_its_policy),
+        cmocka_unit_test(a_queued_run_that_is_killed_kills_nobody),
         cmocka_unit_test(bad_code_costs_nothing),
         cmocka_unit_test(runs_are_listed_newest_first),
         cmocka_unit_test(many_runs_cost_little_and_leave_little),
