@@ -128,7 +128,7 @@ static int ask_all(kg_doctor_t *doctor, const kg_config_t *config, int sock)
         r = ask(sock, KG_KP_LAUNCHER_TABLE, &reply);
     }
     if (r == 0) {
-        kg_doctor_launchers(doctor, &reply.launchers, config->isolation);
+        kg_doctor_launchers(doctor, &reply.launchers, config->isolation, config->isolation_min);
         r = ask(sock, KG_KP_FEATURE_TABLE, &reply);
     }
     if (r == 0) {

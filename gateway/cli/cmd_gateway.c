@@ -60,6 +60,7 @@ static void core_config(const kg_config_t *config, const char *data_home, kg_cor
     ret->sandbox_env = (const char *const *)config->sandbox_env.items;
     ret->sandbox_env_count = config->sandbox_env.count;
     ret->isolation = strcmp(config->isolation, "auto") == 0 ? NULL : config->isolation;
+    ret->isolation_min = strcmp(config->isolation_min, "auto") == 0 ? NULL : config->isolation_min;
     ret->sandbox_timeout_s = (unsigned)(config->timeouts.idle / KG_NS_PER_S);
     ret->run_timeout_s = (unsigned)(config->timeouts.run / KG_NS_PER_S);
     ret->interrupt_grace_ms = to_ms(config->timeouts.interrupt_grace);

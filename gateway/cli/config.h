@@ -24,6 +24,7 @@ typedef struct kg_config {
     kg_strlist_t kernelspec_dirs;
     char *network;
     char *isolation;
+    char *isolation_min;
     bool no_auth;
     char *gateway_user;
     uint64_t uid_base;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "gateway/base/isolation.h"
 #include "gateway/base/str.h"
 #include "gateway/cli/config.h"
 #include "gateway/cli/paths.h"
@@ -356,6 +357,16 @@ static int check_pools(const kg_config_t *config, kg_err_t *err)
 
 #define NETWORK_ALLOW_MAX 64 /* KG_NET_ALLOW_MAX of the keeper */
 
+static int check_isolation(const kg_config_t *config, kg_err_t *err)
+{
+    if (strcmp(config->isolation, "auto") == 0 || strcmp(config->isolation_min, "auto") == 0 ||
+        kg_isolation_rank(config->isolation) >= kg_isolation_rank(config->isolation_min)) {
+        return 0;
+    }
+    return kg_err_set(err, KG_ERR_CONFIG, "isolation: %s is weaker than isolation_min, %s",
+                      config->isolation, config->isolation_min);
+}
+
 static int check_network(const kg_config_t *config, kg_err_t *err)
 {
     if (config->network_allow.count > NETWORK_ALLOW_MAX) {
@@ -435,6 +446,7 @@ int kg_config_check(const kg_config_t *config, kg_err_t *err)
         r = check_sandboxes(config, err);
     }
     r = r == 0 ? check_pools(config, err) : r;
+    r = r == 0 ? check_isolation(config, err) : r;
     r = r == 0 ? check_network(config, err) : r;
     r = r == 0 ? check_proxy(config, err) : r;
     if (r == 0 && config->volumes.bytes != 0 && config->volumes.bytes < VOLUMES_BYTES_MIN) {

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "gateway/base/isolation.h"
 #include "gateway/base/mem.h"
 #include "gateway/base/str.h"
 
@@ -115,16 +116,19 @@ static bool by_name_alone(const char *launcher)
 
 void kg_doctor_launchers(kg_doctor_t *doctor,
                          const kg_kp_launchers_reply_t *table,
-                         const char *wish)
+                         const char *wish,
+                         const char *least)
 {
     unsigned best = 0;
     bool is_auto = strcmp(wish, "auto") == 0;
+    int floor = kg_isolation_rank(least); /* -1: auto */
 
     for (uint32_t i = 0; i < table->count && i < KG_KP_LAUNCHERS; i++) {
         const kg_kp_launcher_row_t *row = &table->rows[i];
         add(doctor, row->available ? KG_FINDING_OK : KG_FINDING_NO, row->name, row->reason);
-        bool takes =
-            is_auto ? row->rank > best && !by_name_alone(row->name) : strcmp(row->name, wish) == 0;
+        bool takes = is_auto ? row->rank > best && kg_isolation_rank(row->name) >= floor &&
+                                   (!by_name_alone(row->name) || strcmp(row->name, least) == 0)
+                             : strcmp(row->name, wish) == 0;
         if (row->available && takes) {
             best = row->rank;
             doctor->good = true;

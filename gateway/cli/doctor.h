@@ -34,10 +34,11 @@ typedef struct kg_doctor {
 
 /* NULL when there is no room. */
 kg_doctor_line_t *kg_doctor_add(kg_doctor_t *doctor, kg_finding_t finding, const char *name);
-/* wish: the configuration's isolation. Sets good and isolation. */
+/* wish, least: the configuration's isolation and isolation_min. Sets good and isolation. */
 void kg_doctor_launchers(kg_doctor_t *doctor,
                          const kg_kp_launchers_reply_t *table,
-                         const char *wish);
+                         const char *wish,
+                         const char *least);
 void kg_doctor_features(kg_doctor_t *doctor, const kg_kp_features_reply_t *table);
 void kg_doctor_print(const kg_doctor_t *doctor, FILE *out);
 json_t *kg_doctor_json(const kg_doctor_t *doctor); /* NULL without memory */

@@ -86,6 +86,12 @@ const kg_option_t kg_options[] = {
          "auto|none|process|bubblewrap|runc|namespace|gvisor",
          "Isolation of sandboxes made without a wish of their own, the least that will do; `auto`: "
          "the best that works here; `none` means no isolation and is taken by name only"),
+    ENUM("isolation_min",
+         isolation_min,
+         "auto",
+         "auto|none|process|bubblewrap|runc|namespace|gvisor",
+         "The weakest isolation that a client may ask for; `auto`: process, and none only where "
+         "`isolation` is none"),
     BOOL("no_auth",
          no_auth,
          "false",

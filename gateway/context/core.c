@@ -287,7 +287,8 @@ static int copy_config(kg_core_t *core, const kg_core_config_t *config)
     core->config.pool_sizes = NULL;
     core->config.pool_size_count = 0;
     const char **fields[] = {&core->config.state_dir, &core->config.data_home,
-                             &core->config.default_template, &core->config.isolation};
+                             &core->config.default_template, &core->config.isolation,
+                             &core->config.isolation_min};
     _Static_assert(KG_ARRAY_LEN(fields) == KG_ARRAY_LEN(((kg_core_t *)NULL)->strings),
                    "one copy a string");
     for (size_t i = 0; i < KG_ARRAY_LEN(fields); i++) {

@@ -39,6 +39,8 @@ typedef struct kg_core_config {
     size_t sandbox_env_count;
     const char *default_template;
     const char *isolation;       /* the default wish; NULL = the best there is but `none` */
+    const char *isolation_min;   /* the weakest that a client may ask for; NULL: see
+                                    kg_isolation_floor. Not above isolation, where both are set */
     unsigned sandbox_timeout_s;  /* idle seconds */
     unsigned run_timeout_s;      /* 0 = none */
     unsigned interrupt_grace_ms; /* interrupt, then kill after it */

@@ -708,7 +708,7 @@ struct kg_core {
     kg_store_t *store;
     kg_core_config_t config;
     kg_env_t sandbox_env; /* the operator's, of every process in every sandbox */
-    char *strings[4];     /* config's copies */
+    char *strings[5];     /* config's copies */
     kg_node_t node;
     kg_templates_t templates;
     kg_sandbox_t *sandboxes;

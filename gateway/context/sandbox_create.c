@@ -4,26 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "gateway/base/isolation.h"
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
 #include "gateway/context/warm.h"
-
-static const struct {
-    const char *name;
-    unsigned rank;
-} kinds[] = {
-    {"none", 0}, {"process", 1}, {"bubblewrap", 2}, {"runc", 2}, {"namespace", 3}, {"gvisor", 4},
-};
-
-static int kind_rank(const char *name)
-{
-    for (size_t i = 0; i < KG_ARRAY_LEN(kinds); i++) {
-        if (strcmp(kinds[i].name, name) == 0) {
-            return (int)kinds[i].rank;
-        }
-    }
-    return -1;
-}
 
 /* "namespace: needs root; gvisor: runsc is not there": why not, of those that would have done. */
 static void reasons(kg_core_t *core, int rank, char *ret, size_t cap)
@@ -32,7 +16,8 @@ static void reasons(kg_core_t *core, int rank, char *ret, size_t cap)
     const kg_launcher_info_t *rows = kg_keeper_launchers(core->keeper, &count);
     ret[0] = '\0';
     for (size_t i = 0, used = 0; i < count; i++) {
-        bool would_do = kind_rank(rows[i].name) >= rank && kind_rank(rows[i].name) > 0;
+        bool would_do =
+            kg_isolation_rank(rows[i].name) >= rank && kg_isolation_rank(rows[i].name) > 0;
         if (rows[i].available || !would_do || !rows[i].reason[0]) {
             continue;
         }
@@ -58,7 +43,8 @@ static int unavailable(kg_core_t *core, const char *wish, kg_err_t *err)
                                      rows[i].name);
         }
     }
-    reasons(core, wish ? kind_rank(wish) : kind_rank("bubblewrap"), why, sizeof(why));
+    reasons(core, wish ? kg_isolation_rank(wish) : kg_isolation_rank("bubblewrap"), why,
+            sizeof(why));
     int rc = kg_err_set(err, KG_ERR_ISOLATION_UNAVAILABLE,
                         wish ? "this host cannot isolate by %s or better%s%s"
                              : "this host has no isolation that is taken without being named%s%s%s",
@@ -66,7 +52,7 @@ static int unavailable(kg_core_t *core, const char *wish, kg_err_t *err)
     kg_err_hint(
         err,
         "There is: %s. `sandald doctor` says what to change. `none` isolates nothing and is "
-        "taken by name only (\"isolation\": \"none\").",
+        "for operators to allow (isolation_min).",
         there[0] ? there : "nothing");
     kg_err_pointer(err, "/isolation");
     return rc;
@@ -80,13 +66,13 @@ int kg_sandbox_choose_launcher(kg_core_t *core,
     size_t count = 0;
     const kg_launcher_info_t *rows = kg_keeper_launchers(core->keeper, &count);
     const kg_launcher_info_t *best = NULL;
-    int wanted = wish ? kind_rank(wish) : -1;
+    int wanted = wish ? kg_isolation_rank(wish) : -1;
     if (wish && wanted < 0) {
         return kg_bad(err, "/isolation",
                       "isolation: one of none, process, bubblewrap, runc, namespace, gvisor");
     }
     for (size_t i = 0; i < count; i++) {
-        int rank = kind_rank(rows[i].name);
+        int rank = kg_isolation_rank(rows[i].name);
         if (!rows[i].available || rank < 0) {
             continue;
         }
@@ -98,8 +84,13 @@ int kg_sandbox_choose_launcher(kg_core_t *core,
         bool fits = wish ? wanted > 0 && rank >= wanted
                          : strcmp(rows[i].name, "namespace") == 0 ||
                                strcmp(rows[i].name, "bubblewrap") == 0;
-        bool better = !best || (wish ? rank < kind_rank(best->name) : rank > kind_rank(best->name));
+        bool better = !best || (wish ? rank < kg_isolation_rank(best->name)
+                                     : rank > kg_isolation_rank(best->name));
         best = fits && better ? &rows[i] : best;
+    }
+    const char *floor = kg_isolation_floor(core->config.isolation_min, core->config.isolation);
+    if (!wish && kg_isolation_rank(floor) > kg_isolation_rank(best ? best->name : "bubblewrap")) {
+        return kg_sandbox_choose_launcher(core, floor, ret_name, err);
     }
     if (!best) {
         return unavailable(core, wish, err);
@@ -108,6 +99,24 @@ int kg_sandbox_choose_launcher(kg_core_t *core,
 }
 
 /* ---- checks ---- */
+
+/* A client may ask for better, never for less than the operator allows. */
+static int check_floor(const kg_core_t *core, const char *wish, kg_err_t *err)
+{
+    const char *floor = kg_isolation_floor(core->config.isolation_min, core->config.isolation);
+    int rank = wish ? kg_isolation_rank(wish) : -1;
+    if (rank < 0 || rank >= kg_isolation_rank(floor)) {
+        return 0;
+    }
+    int rc = kg_err_set(err, KG_ERR_ISOLATION_UNAVAILABLE,
+                        "isolation %s is weaker than this daemon allows", wish);
+    kg_err_hint(err,
+                "The operator's floor (isolation_min) is %s: ask for that or better, or leave "
+                "isolation out.",
+                floor);
+    kg_err_pointer(err, "/isolation");
+    return rc;
+}
 
 static int unsupported(kg_err_t *err, const char *pointer, const char *what)
 {
@@ -240,6 +249,7 @@ static int check_all(kg_core_t *core, kg_create_plan_t *plan, kg_err_t *err)
     rc = rc ? rc : kg_metadata_check(opts->metadata, err);
     rc = rc ? rc : kg_env_check(opts->env, "/env", err);
     rc = rc ? rc : find_template(core, opts->template_name, &plan->tpl, err);
+    rc = rc ? rc : check_floor(core, opts->isolation, err);
     rc = rc ? rc : kg_sandbox_choose_launcher(core, isolation, plan->launcher, err);
     rc = rc ? rc : check_words(opts, plan->launcher, err);
     rc = rc ? rc : kg_wish_limits(core, plan->tpl, plan->launcher, opts->limits, &plan->wish, err);

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import yaml
 from harness.client import Client, Sandbox
-from harness.daemon import BUILD, TEMPLATE, Daemon, wait_for
+from harness.daemon import BUILD, ISOLATION, TEMPLATE, Daemon, wait_for
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 
@@ -67,6 +67,23 @@ def test_isolation_that_cannot_be_met_is_refused(client: Client) -> None:
         pytest.skip("this host has runsc, and so every isolation there is")
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (409, "isolation_unavailable") and "none" in error["hint"], error
+
+
+@pytest.mark.skipif(ISOLATION == "none", reason="a daemon that was started with none allows it")
+def test_an_isolation_below_the_floor_is_refused(client: Client) -> None:
+    error = client.error("POST", "/v1/sandboxes", 409, "isolation_unavailable", json={"template": "base", "isolation": "none"})
+    assert error["pointer"] == "/isolation" and "isolation_min" in error["hint"] and "process" in error["hint"], error
+
+
+@pytest.mark.parametrize("least, kind, status", [
+    ("none", "none", 201), ("auto", ISOLATION, 201), (ISOLATION, ISOLATION, 201), (ISOLATION, "none", 201 if ISOLATION == "none" else 409)])
+def test_the_operator_sets_the_floor(least: str, kind: str, status: int) -> None:
+    with Daemon("--isolation-min", least) as daemon:
+        own = Client(daemon.url, daemon.key)
+        answer = own.call("POST", "/v1/sandboxes", json={"template": "base", "isolation": kind})
+        assert answer.status_code == status, answer.text
+        assert status != 201 or answer.json()["isolation"]["kind"] == kind
+        own.close()
 
 
 def test_contexts(fresh: Sandbox) -> None:

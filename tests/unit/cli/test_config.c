@@ -311,6 +311,29 @@ static void check_tls_needs_both_files(void **state)
     assert_non_null(strstr(err.message, "tls.key"));
 }
 
+static void check_isolation_is_not_below_its_floor(void **state)
+{
+    static const struct {
+        const char *isolation, *least;
+        bool fine;
+    } rows[] = {{"auto", "auto", true},          {"none", "auto", true},
+                {"auto", "gvisor", true},        {"process", "process", true},
+                {"runc", "bubblewrap", true},    {"bubblewrap", "runc", true},
+                {"process", "namespace", false}, {"none", "process", false}};
+    kg_config_t *config = *state;
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        kg_err_t err = {0};
+        assert_int_equal(
+            kg_config_set_text(config, kg_option_find("isolation"), rows[i].isolation, false, &err),
+            0);
+        assert_int_equal(
+            kg_config_set_text(config, kg_option_find("isolation_min"), rows[i].least, false, &err),
+            0);
+        assert_int_equal(kg_config_check(config, &err) == 0, rows[i].fine);
+        assert_true(rows[i].fine || strstr(err.message, "isolation_min"));
+    }
+}
+
 static void check_volumes_bytes(void **state)
 {
     static const struct {
@@ -493,6 +516,7 @@ int main(void)
         T(arguments_unknown_or_extra_are_errors),
         T(check_no_auth_only_on_loopback_and_unix),
         T(check_tls_needs_both_files),
+        T(check_isolation_is_not_below_its_floor),
         T(check_volumes_bytes),
         T(check_pool_sizes),
         T(complete_decides_when_pools_fill),

@@ -54,18 +54,19 @@ static void the_best_is_the_default(void **state)
     (void)state;
     static const struct {
         bool namespace, bubblewrap;
-        const char *wish, *gets; /* NULL = nothing */
+        const char *wish, *least, *gets; /* NULL = nothing */
     } rows[] = {
-        {true, true, "auto", "namespace"}, {false, true, "auto", "bubblewrap"},
-        {false, false, "auto", NULL}, /* none and gvisor are taken by name only */
-        {false, false, "none", "none"},    {true, true, "bubblewrap", "bubblewrap"},
-        {true, false, "bubblewrap", NULL}, {true, true, "gvisor", "gvisor"},
+        {true, true, "auto", "auto", "namespace"}, {false, true, "auto", "auto", "bubblewrap"},
+        {false, false, "auto", "auto", NULL}, /* none and gvisor are taken by name only */
+        {false, false, "none", "auto", "none"},    {true, true, "bubblewrap", "auto", "bubblewrap"},
+        {true, false, "bubblewrap", "auto", NULL}, {true, true, "gvisor", "auto", "gvisor"},
+        {false, true, "auto", "namespace", NULL},  {true, true, "auto", "gvisor", "gvisor"},
     };
     for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
         kg_doctor_t doctor = {.is_root = true};
         kg_kp_launchers_reply_t table = launchers(rows[i].namespace, rows[i].bubblewrap);
         add_launcher(&table, "gvisor", 200, true, "");
-        kg_doctor_launchers(&doctor, &table, rows[i].wish);
+        kg_doctor_launchers(&doctor, &table, rows[i].wish, rows[i].least);
         assert_int_equal(doctor.good, rows[i].gets != NULL);
         assert_string_equal(doctor.isolation, rows[i].gets ? rows[i].gets : "");
         assert_int_equal(doctor.count, 4);
@@ -85,7 +86,7 @@ static void what_is_missing_has_a_remedy(void **state)
             add_feature(&table, names[i], false, "", "it is missing");
         }
         kg_doctor_features(&doctor, &table);
-        kg_doctor_launchers(&doctor, &no, "auto");
+        kg_doctor_launchers(&doctor, &no, "auto", "auto");
         assert_int_equal(doctor.count, KG_ARRAY_LEN(names) + 3);
         for (size_t i = 0; i + 1 < doctor.count; i++) { /* the last is `none`, which is there */
             assert_int_equal(doctor.lines[i].finding, KG_FINDING_NO);
@@ -120,7 +121,7 @@ static void text_and_json_say_the_same(void **state)
     char *text = NULL;
     size_t size = 0;
     (void)state;
-    kg_doctor_launchers(&doctor, &table, "auto");
+    kg_doctor_launchers(&doctor, &table, "auto", "auto");
     FILE *out = open_memstream(&text, &size);
     assert_non_null(out);
     kg_doctor_print(&doctor, out);

@@ -185,6 +185,12 @@ static void create_refuses_what_it_cannot_hold(void **state)
         assert_int_equal(KG_ERR_ISOLATION_UNAVAILABLE, rig_create(rig, &o));
         assert_non_null(strstr(rig->err.hint, "none"));
     }
+    rig->core->config.isolation_min = "process";
+    o.isolation = "none"; /* below the floor, though it is there */
+    assert_int_equal(KG_ERR_ISOLATION_UNAVAILABLE, rig_create(rig, &o));
+    assert_non_null(strstr(rig->err.hint, "isolation_min"));
+    assert_string_equal("/isolation", rig->err.pointer);
+    rig->core->config.isolation_min = NULL;
     o.isolation = "concrete";
     assert_int_equal(KG_ERR_INVALID_REQUEST, rig_create(rig, &o));
     o = base;
