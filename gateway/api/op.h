@@ -60,7 +60,8 @@ typedef struct kg_field {
 typedef enum kg_right {
     KG_RIGHT_NONE,    /* open to everybody */
     KG_RIGHT_USE,     /* scope use or admin */
-    KG_RIGHT_SANDBOX, /* scope use or admin, or attach:{sandbox} for the one that is named */
+    KG_RIGHT_SANDBOX, /* scope use or admin, or attach:{sandbox} for the one that is named: what is
+                         in it, not the sandbox itself */
     KG_RIGHT_ADMIN    /* scope admin */
 } kg_right_t;
 
