@@ -324,7 +324,7 @@ int kg_inc_execute(kg_inc_t *inc, kg_run_t *run, kg_err_t *err)
 {
     kg_kernel_execute_t args = {
         .code = kg_buf_slice(&run->code),
-        .store_history = true,
+        .store_history = !run->silent, /* else it would have a number that nobody sees */
         .allow_stdin = run->input_wait || run->line_mode,
     };
     kg_request_sink_t sink = {

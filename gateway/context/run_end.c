@@ -167,6 +167,19 @@ static void finish_by_exit(kg_run_t *run, const kg_kernel_exit_t *exit)
 
 /* ---- what the kernel told ---- */
 
+/* A kernel may give a run a number and take it back (IPython, of a cell without code): the next run
+ * gets the same one, so that tracebacks and the client see the same numbers. */
+static void take_number_back(const kg_run_t *run)
+{
+    const kg_mapper_state_t *said = kg_mapper_state(run->mapper);
+    kg_context_t *context = run->context;
+    if (context && !run->silent && said->reply_count >= 0 &&
+        said->reply_count == said->input_count - 1 &&
+        context->execution_count == (uint64_t)said->input_count) {
+        context->execution_count--;
+    }
+}
+
 void kg_run_request_done(kg_run_t *run, kg_request_how_t how, const kg_kernel_exit_t *exit)
 {
     if (run->ended) {
@@ -183,6 +196,7 @@ void kg_run_request_done(kg_run_t *run, kg_request_how_t how, const kg_kernel_ex
         return;
     }
     kg_context_t *context = run->context;
+    take_number_back(run);
     finish_by_cause(run, false, NULL);
     if (context) {
         kg_job_main_done(context);

@@ -23,7 +23,8 @@ int kg_mapper_create(const kg_mapper_opts_t *opts,
     m->log = kg_run_log_ref(log);
     m->displays = displays;
     m->sink = sink ? *sink : (kg_mapper_sink_t){0};
-    m->state.kernel_count = -1;
+    m->state.input_count = -1;
+    m->state.reply_count = -1;
     m->execution_count = -1;
     *ret_mapper = m;
     return 0;
@@ -325,7 +326,7 @@ static int apply_reply(kg_mapper_t *m, kg_mapped_t *mapped)
         return rc;
     }
     m->state.reply = mapped->reply;
-    m->state.kernel_count = mapped->count >= 0 ? mapped->count : m->state.kernel_count;
+    m->state.reply_count = mapped->count;
     if (mapped->has_failure) {
         take_failure(&m->failure, &mapped->failure);
         m->has_failure = true;
@@ -405,7 +406,7 @@ int kg_mapper_apply(kg_mapper_t *m, kg_mapped_t *mapped)
         return apply_error(m, mapped);
     case KG_MAPPED_EXECUTE_INPUT:
         m->state.input_seen = true;
-        m->state.kernel_count = mapped->count >= 0 ? mapped->count : m->state.kernel_count;
+        m->state.input_count = mapped->count >= 0 ? mapped->count : m->state.input_count;
         return 0;
     case KG_MAPPED_STATUS:
         m->state.busy = m->state.busy || mapped->busy;

@@ -114,7 +114,8 @@ typedef struct kg_mapper_state {
     bool input_seen;         /* execute_input seen */
     bool ask_exit;           /* the reply asks the front end to leave: exit(), quit() */
     bool error_seen;         /* an iopub error; not a failure by itself */
-    int64_t kernel_count;    /* of execute_input or reply, < 0 = unknown */
+    int64_t input_count;     /* the kernel's, of execute_input; < 0 = unknown */
+    int64_t reply_count;     /* of the first reply; smaller: this run had no number after all */
     kg_reply_status_t reply; /* the first one */
     unsigned replies;
 } kg_mapper_state_t;

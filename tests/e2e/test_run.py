@@ -96,6 +96,15 @@ def test_counts_begin_at_one_and_silent_raises_none(fresh: Sandbox) -> None:
     assert fresh.run("1")["execution_count"] == 2
 
 
+def test_tracebacks_have_the_number_of_their_run(fresh: Sandbox) -> None:
+    """Cells that IPython does not count, and silent ones, do not part its numbers from ours."""
+    for code, fields in (("", {}), (" \n", {}), ("# nothing", {}), ("hidden = 1", {"silent": True}), ("1/0", {"silent": True}), ("", {"silent": True})):
+        fresh.run(code, **fields)
+        got = fresh.run("1/0")
+        assert f"Cell In[{got['execution_count']}], line 1" in "\n".join(got["error"]["traceback"]), (code, fields, got)
+    assert fresh.get(f"/contexts/{fresh.record['default_context']}")["execution_count"] == got["execution_count"]
+
+
 def test_stdin_lines(sandbox: Sandbox) -> None:
     got = sandbox.run("a = input('first? '); b = input(); print(a + b)", stdin=["x", "y"])
     assert got["status"] == "ok" and got["stdout"].endswith("xy\n"), got

@@ -174,10 +174,10 @@ static void state_tells_what_the_kernel_said(void **state)
     rt_open(&t);
     const kg_mapper_state_t *s = kg_mapper_state(t.mapper);
     assert_true(!s->busy && !s->idle && !s->input_seen && s->reply == KG_REPLY_NONE &&
-                s->kernel_count == -1);
+                s->input_count == -1 && s->reply_count == -1);
     rt_message(&t, "status", "{\"execution_state\":\"busy\"}");
     rt_message(&t, "execute_input", "{\"code\":\"x\",\"execution_count\":12}");
-    assert_true(s->busy && !s->idle && s->input_seen && s->kernel_count == 12);
+    assert_true(s->busy && !s->idle && s->input_seen && s->input_count == 12);
     rt_message(&t, "input_request", "{\"prompt\":\"pass: \",\"password\":true}");
     assert_int_equal(t.inputs, 1);
     assert_true(t.password);
