@@ -82,6 +82,7 @@ static void routes_by_path_and_host(void **state)
     } rows[] = {
         {"x", "/s/sbx-a/80/", "/", true},
         {"x", "/s/sbx-a/80/a/../b?c=d", "/a/../b?c=d", true},
+        {"x", "/s/sbx-a/80/a%2f..;b%zz?x=a;b&&%2B", "/a%2f..;b%zz?x=a;b&&%2B", true},
         {"x", "/s/sbx-a/80", "/", true},
         {"x", "/s/sbx-a/80?q=1", "/?q=1", true},
         {"80-sbx-a.localhost", "/s/sbx-b/81/", "/s/sbx-b/81/", false},
