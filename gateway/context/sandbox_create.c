@@ -391,7 +391,7 @@ static int go_on_cold(kg_sandbox_t *member, kg_err_t *err)
     rc = rc ? rc : kg_store_sandbox_delete(core->store, member->id, err);
     rc = rc ? rc : make_cold(core, &plan, &sandbox, err);
     json_decref(plan.wish.network);
-    if (rc) {
+    if (!sandbox) {
         return rc;
     }
     sandbox->on_timeout = member->on_timeout;

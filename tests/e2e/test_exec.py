@@ -73,7 +73,7 @@ def test_bad_input(box: Sandbox) -> None:
                           ({"cmd": "ls", "stdin": "?", "stdin_encoding": "base64"}, "/stdin")):
         error = client.error("POST", path, 400, "invalid_request", json=body)
         assert error["pointer"] == pointer, error
-    client.error("POST", path, 400, "invalid_request", json={"cmd": "x" * 70_000})
+    client.error("POST", path, 413, "too_large", json={"cmd": "x" * 70_000})
     client.error("GET", f"{box.path}/processes/999999", 404, "process_not_found")
     assert run(box, "echo fine")["stdout"] == "fine\n"
 

@@ -42,15 +42,15 @@ KERNEL = {"argv": ["sh", "{connection_file}"], "display_name": "X", "language": 
 
 @pytest.mark.parametrize("change, kernel, says", [
     ({}, {}, "it will do"),
-    ({"colour": 1}, {}, "wrong: {dir}/template.json: unknown key /colour"),
-    ({"limits": {"cpus": "2"}}, {}, "wrong: {dir}/template.json: /limits/cpus must be a number above 0"),
-    ({"languages": {"x": {"kernel": "no.json"}}}, {}, "wrong: {dir}/template.json: no.json: {dir}/no.json: No such file or directory"),
-    ({"languages": {"x": {"kernel": "kernel.json", "aliases": "y"}}}, {}, "wrong: {dir}/template.json: /languages/x/aliases must be an array of strings"),
+    ({"colour": 1}, {}, "wrong: unknown key /colour"),
+    ({"limits": {"cpus": "2"}}, {}, "wrong: /limits/cpus must be a number above 0"),
+    ({"languages": {"x": {"kernel": "no.json"}}}, {}, "wrong: /languages/x/kernel: no.json: {dir}/no.json: No such file or directory"),
+    ({"languages": {"x": {"kernel": "kernel.json", "aliases": "y"}}}, {}, "wrong: /languages/x/aliases must be an array of strings"),
     ({"main_language": "y"}, {}, "wrong: /main_language: y is none of /languages"),
-    ({}, {"argv": ["sh", 1]}, "wrong: {dir}/template.json: kernel.json /argv/1: must be a string"),
+    ({}, {"argv": ["sh", 1]}, "wrong: /languages/x/kernel: kernel.json /argv/1: must be a string"),
     ({}, {"argv": ["sh"]}, "wrong: /languages/x: /argv of its kernel.json has no {{connection_file}}"),
     ({}, {"argv": ["/no/such", "{connection_file}"]}, "wrong: /languages/x: template own: its kernel /no/such is not there"),
-    ({}, {"interrupt_mode": "shout"}, 'wrong: {dir}/template.json: kernel.json /interrupt_mode: interrupt_mode must be "signal" or "message"'),
+    ({}, {"interrupt_mode": "shout"}, 'wrong: /languages/x/kernel: kernel.json /interrupt_mode: interrupt_mode must be "signal" or "message"'),
 ], ids=["fine", "key", "type", "file", "list", "main", "argv", "connection", "program", "mode"])
 def test_validate_names_file_and_key(folder: Path, change: dict, kernel: dict, says: str) -> None:
     put(folder / "own/template.json", WHOLE | change)
