@@ -303,7 +303,7 @@ def test_kill_of_the_gateway_keeps_what_was_shown() -> None:
         client = Client(d.url, d.key)
         sandbox = client.sandbox(template=TEMPLATE)
         events = []
-        stream = sandbox.stream("import time\nprint('up', flush=True)\ntime.sleep(60)")
+        stream = sandbox.stream("import time\nprint('up', flush=True)\ntime.sleep(6)")
         for event in stream:
             events.append(event)
             if event["type"] == "stdout":

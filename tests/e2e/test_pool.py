@@ -57,7 +57,8 @@ def small(name: str, folder: Path, **pool: int) -> str:
 
 @pytest.fixture(scope="module")
 def pooled() -> Iterator[Daemon]:
-    with Daemon("--pools-fill", "start", *sized(f"{TEMPLATE}:1", "code-interpreter-node:0", "code-interpreter-r:0")) as d:
+    others = (f"{name}:0" for name in ("code-interpreter-python", "code-interpreter-node", "code-interpreter-r") if name != TEMPLATE)
+    with Daemon("--pools-fill", "start", *sized(f"{TEMPLATE}:1", *others)) as d:
         yield d
 
 
