@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "gateway/base/clock.h"
+#include "gateway/base/mem.h"
 #include "gateway/base/str.h"
 #include "gateway/cli/args.h"
 #include "gateway/cli/commands.h"
@@ -165,8 +166,7 @@ static int take_turn(int *ret_fd)
         }
         nanosleep(&nap, NULL);
     }
-    *ret_fd = fd;
-    fd = -1;
+    *ret_fd = kg_take_fd(&fd);
     return 0;
 }
 

@@ -251,8 +251,11 @@ static int check_places(const kg_config_t *config, kg_err_t *err)
     const char *proxy = config->proxy_listen ? config->proxy_listen : "off";
     size_t count = config->listen.count + 1;
     KG_AUTO_FREE kg_place_t *places = calloc(count, sizeof(*places));
-    int r = places ? 0 : kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
+    int r = 0;
 
+    if (!places) {
+        return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
+    }
     for (size_t i = 0; i < count && r == 0; i++) {
         bool last = i == config->listen.count;
         const char *text = last ? proxy : config->listen.items[i];

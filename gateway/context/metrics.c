@@ -15,9 +15,8 @@ static json_t *known(uint64_t value)
 
 static json_t *metrics_json(kg_sandbox_t *sandbox, const kg_box_usage_t *usage)
 {
-    json_t *cpu = usage->cpu_ns == UINT64_MAX
-                      ? json_null()
-                      : json_real((double)(usage->cpu_ns / 1000) / 1e6) /* whole microseconds */;
+    uint64_t cpu_us = usage->cpu_ns / 1000;
+    json_t *cpu = usage->cpu_ns == UINT64_MAX ? json_null() : json_real((double)cpu_us / 1e6);
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "sandbox", sandbox->id, "at",
                      kg_json_time(kg_wall_ns()), "cpu_seconds", cpu, "memory_bytes",
                      known(usage->memory_bytes), "memory_peak_bytes",

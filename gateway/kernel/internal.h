@@ -128,6 +128,7 @@ struct kg_kernel {
     uint64_t started_ns;
     uint64_t ready_ns;
     uint64_t exit_ns;
+    uint64_t number_before;     /* with adopted: the gateways before have given no higher one */
     struct kg_spawn_plan *plan; /* until the spawn */
     int zygote_sock;            /* until then too; -1 = it is executed */
 
@@ -139,6 +140,7 @@ struct kg_kernel {
     uint64_t last_message_ns;
     uint64_t quiet_mark_ns; /* last_message_ns at the latest look for silence */
     unsigned quiet_ticks;   /* looks in a row that saw nothing new */
+    unsigned wakes;         /* after an interrupt */
     uint64_t logged_bad;    /* bad messages up to the last log line */
 
     kg_request_t *requests; /* newest first */
@@ -150,7 +152,6 @@ struct kg_kernel {
     uint64_t kill_at_ns;
     uint64_t stopped_ns;    /* since when its clock stands still; 0 = it goes */
     kg_timer_t *wake_timer; /* after an interrupt */
-    unsigned wakes;
     kg_barrier_t barrier;
     kg_timer_t *drain_timer;
 
@@ -159,16 +160,15 @@ struct kg_kernel {
     size_t tail_len;
     kg_kernel_stats_t stats;
 
-    bool adopted;           /* an earlier gateway started it */
-    uint64_t number_before; /* with adopted: the gateways before have given no higher one */
-    bool left_cell;         /* until ready: a cell of that one's may run */
-    bool told_start;        /* on_ready or on_failed has run */
+    unsigned refs;   /* asynchronous things that still know this kernel */
+    bool adopted;    /* an earlier gateway started it */
+    bool left_cell;  /* until ready: a cell of that one's may run */
+    bool told_start; /* on_ready or on_failed has run */
     bool failed;
     bool killed;
     bool paused;
     bool closing;
     bool torn;
-    unsigned refs; /* asynchronous things that still know this kernel */
     kg_fn *close_done;
     void *close_user;
 };
