@@ -382,7 +382,7 @@ static const char *const forwards[] = {
     "poll",         "ppoll",       "pread64",      "pwrite64",        "read",
     "recvfrom",     "recvmsg",     "rt_sigaction", "restart_syscall", "rt_sigprocmask",
     "rt_sigreturn", "sched_yield", "sendmsg",      "sendto",          "setsockopt",
-    "statx",        "write",
+    "sigaltstack",  "statx",       "write",
 };
 
 static int forwarder_program(uint32_t machine, const char *name)
