@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "gateway/base/str.h"
@@ -41,12 +42,15 @@ int init_child_limits(const kg_init_t *in, uint64_t nofile, uint64_t nofile_max,
 }
 
 /* Whatever was ignored or blocked when the daemon was started (nohup, a shell's &) must not reach
- * the sandbox. */
+ * the sandbox. By the system call: signal(3) refuses 32 and 33, which posix_spawn(3) leaves
+ * ignored.
+ */
 static void reset_signals(void)
 {
+    const unsigned long usual[8] = {0}; /* struct sigaction of the kernel, or longer: SIG_DFL */
     sigset_t none;
     for (int signo = 1; signo <= 64; signo++) {
-        (void)signal(signo, SIG_DFL);
+        (void)syscall(SYS_rt_sigaction, signo, usual, NULL, 64 / 8);
     }
     sigemptyset(&none);
     pthread_sigmask(SIG_SETMASK, &none, NULL);

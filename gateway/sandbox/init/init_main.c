@@ -20,8 +20,8 @@
 #include "gateway/sandbox/init/init.h"
 
 #define POLL_MAX_MS 3600000
-#define GUEST_POLL (4 + INIT_PENDING_MAX)
-#define FIXED_POLLS (GUEST_POLL + 1)
+/* The fixed ones, the children's and the end. */
+#define POLLS_MAX (5 + INIT_PENDING_MAX + KG_IP_PROCS_MAX + KG_IP_JOBS_MAX + 1)
 
 static int parse_args(kg_init_t *in, int argc, char **argv)
 {
@@ -171,27 +171,42 @@ static void reap(kg_init_t *in)
     }
 }
 
+/* Open ones alone: poll(2) refuses more entries than RLIMIT_NOFILE, and of ended processes that
+ * nobody has acknowledged there may be more than that. */
+static void watch(struct pollfd *polls, size_t *count, int fd, short events)
+{
+    if (fd >= 0) {
+        polls[(*count)++] = (struct pollfd){.fd = fd, .events = events};
+    }
+}
+
 static size_t fill_polls(const kg_init_t *in, struct pollfd *polls)
 {
-    size_t count = FIXED_POLLS;
-    short gateway = in->out_first ? POLLOUT : POLLIN; /* no new requests while answers wait */
+    size_t count = 0;
+    short waits = in->out_first ? POLLOUT : POLLIN; /* no new requests while answers wait */
 
-    polls[0] = (struct pollfd){.fd = in->signal_fd, .events = POLLIN};
-    polls[1] = (struct pollfd){.fd = in->keeper, .events = POLLIN};
-    polls[2] = (struct pollfd){.fd = in->gateway, .events = gateway};
-    polls[3] = (struct pollfd){.fd = in->listen, .events = POLLIN};
+    watch(polls, &count, in->signal_fd, POLLIN);
+    watch(polls, &count, in->keeper, POLLIN);
+    watch(polls, &count, in->gateway, waits);
+    watch(polls, &count, in->listen, POLLIN);
     for (size_t i = 0; i < INIT_PENDING_MAX; i++) {
-        polls[4 + i] = (struct pollfd){.fd = in->pending[i].fd, .events = POLLIN};
+        watch(polls, &count, in->pending[i].fd, POLLIN);
     }
-    short guest = in->out_first ? 0 : POLLIN; /* whatever it says without being asked */
-    polls[GUEST_POLL] = (struct pollfd){.fd = in->guest, .events = guest};
+    watch(polls, &count, in->guest, in->out_first ? 0 : POLLIN); /* it speaks without being asked */
     for (const kg_iproc_t *proc = in->procs; proc; proc = proc->next) {
-        polls[count++] = (struct pollfd){.fd = proc->minder_sock, .events = POLLIN};
+        watch(polls, &count, proc->minder_sock, POLLIN);
     }
     for (const kg_ijob_t *job = in->jobs; job; job = job->next) {
-        polls[count++] = (struct pollfd){.fd = job->sock, .events = POLLIN};
+        watch(polls, &count, job->sock, POLLIN);
     }
+    polls[count].fd = -1; /* where who asks for events stops */
     return count;
+}
+
+/* What happened to a descriptor, asked in the order they were filled in. */
+static short take_events(const struct pollfd **at, int fd)
+{
+    return fd >= 0 && (*at)->fd == fd ? (*at)++->revents : 0;
 }
 
 static int poll_timeout(uint64_t next_ns)
@@ -205,41 +220,55 @@ static int poll_timeout(uint64_t next_ns)
 }
 
 /* The lists are only changed by requests and by the steps. */
-static void read_children(kg_init_t *in, const struct pollfd *polls)
+static void read_children(kg_init_t *in, const struct pollfd *at)
 {
-    size_t i = FIXED_POLLS;
-    for (kg_iproc_t *proc = in->procs; proc; proc = proc->next, i++) {
-        if (polls[i].revents && proc->minder_sock == polls[i].fd) {
+    for (kg_iproc_t *proc = in->procs; proc; proc = proc->next) {
+        if (take_events(&at, proc->minder_sock)) {
             init_read_minder(in, proc);
         }
     }
-    for (kg_ijob_t *job = in->jobs; job; job = job->next, i++) {
-        if (polls[i].revents && job->sock == polls[i].fd) {
+    for (kg_ijob_t *job = in->jobs; job; job = job->next) {
+        if (take_events(&at, job->sock)) {
             init_job_read(in, job);
         }
     }
 }
 
-static void read_conns(kg_init_t *in, const struct pollfd *polls)
+static void read_all(kg_init_t *in, const struct pollfd *polls)
 {
-    if (polls[1].revents) {
+    const struct pollfd *at = polls;
+    short signals = take_events(&at, in->signal_fd);
+    short keeper = take_events(&at, in->keeper);
+    short gateway = take_events(&at, in->gateway);
+    short listener = take_events(&at, in->listen);
+    short pending[INIT_PENDING_MAX];
+    for (size_t i = 0; i < INIT_PENDING_MAX; i++) {
+        pending[i] = take_events(&at, in->pending[i].fd);
+    }
+    short guest = take_events(&at, in->guest);
+
+    read_children(in, at);
+    if (signals) {
+        reap(in);
+    }
+    if (keeper) {
         init_read_keeper(in);
     }
-    if (polls[2].revents & POLLOUT) {
+    if (gateway & POLLOUT) {
         init_flush(in);
     }
-    if (polls[2].revents & (POLLIN | POLLHUP | POLLERR)) {
+    if (gateway & (POLLIN | POLLHUP | POLLERR)) {
         init_read_requests(in);
     }
-    if (polls[GUEST_POLL].revents) {
+    if (guest) {
         init_read_guest(in);
     }
     for (size_t i = 0; i < INIT_PENDING_MAX; i++) { /* may replace the connections above */
-        if (polls[4 + i].revents) {
+        if (pending[i]) {
             init_read_pending(in, &in->pending[i]);
         }
     }
-    if (polls[3].revents) {
+    if (listener) {
         init_accept(in);
     }
 }
@@ -270,11 +299,7 @@ static bool turn(kg_init_t *in, struct pollfd *polls)
     if (poll(polls, count, poll_timeout(next_ns)) < 0) {
         return true;
     }
-    read_children(in, polls);
-    if (polls[0].revents) {
-        reap(in);
-    }
-    read_conns(in, polls);
+    read_all(in, polls);
     init_send_exits(in);
     return true;
 }
@@ -296,7 +321,7 @@ int main(int argc, char **argv)
 {
     mind_if_asked(argc, argv);
     kg_init_t *in = calloc(1, sizeof(*in));
-    struct pollfd *polls = calloc(FIXED_POLLS + KG_IP_PROCS_MAX + KG_IP_JOBS_MAX, sizeof(*polls));
+    struct pollfd *polls = calloc(POLLS_MAX, sizeof(*polls));
 
     if (!in || !polls || parse_args(in, argc, argv) < 0 || setup(in) < 0) {
         return 1;

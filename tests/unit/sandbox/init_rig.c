@@ -150,6 +150,7 @@ void init_rig_start(kg_init_rig_t *rig, uint32_t flags, unsigned orphan_s)
     }
     rig->pid = fork();
     if (rig->pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing behind */
         become_init(rig, sock, flags, orphan_s);
     }
     rig->inner_pid = rig->pid;

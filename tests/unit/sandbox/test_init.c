@@ -293,11 +293,14 @@ static void attach_without_descriptors_is_an_error(void **state)
     assert_true(init_rig_sh(&rig, sock, 3, KG_IP_SPAWN_LAST_WORDS, "exec sleep 1000", NULL, NULL) >
                 0);
     assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, NULL, &usual), 0);
-    assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &(struct rlimit){3, usual.rlim_max}, NULL), 0);
-    send_token(&rig, sock, KG_IP_ATTACH, 3);
-    assert_true(init_rig_recv_frame(sock, &f));
-    assert_int_equal(f.reply.spawned.error, -EMFILE);
-    assert_int_equal(f.fd_count, 0);
+    struct rlimit none_left = {KG_INIT_FD_RUN_DIR + 1, usual.rlim_max};
+    assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &none_left, NULL), 0);
+    for (int i = 0; i < 2; i++) { /* it goes on: poll(2) is held to that limit too */
+        send_token(&rig, sock, KG_IP_ATTACH, 3);
+        assert_true(init_rig_recv_frame(sock, &f));
+        assert_int_equal(f.reply.spawned.error, -EMFILE);
+        assert_int_equal(f.fd_count, 0);
+    }
     assert_int_equal(prlimit(rig.pid, RLIMIT_NOFILE, &usual, NULL), 0);
     send_token(&rig, sock, KG_IP_ATTACH, 3);
     assert_true(init_rig_recv_frame(sock, &f));
