@@ -4,32 +4,14 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdint.h>
-#include <stdlib.h>
 
-#include "gateway/base/utf8.h"
+#include "fuzz_json.h"
 #include "proto/json_scan.h"
 
 enum {
     DEPTH = 64,
     WALK_DEPTH = 4
 };
-
-static void must(bool ok)
-{
-    if (!ok) {
-        abort();
-    }
-}
-
-/* Valid UTF-8 without a single control character: none is left outside strings (compact) or inside.
- */
-static void must_be_clean(const kg_buf_t *text)
-{
-    must(kg_utf8_valid(text->data, text->len));
-    for (size_t i = 0; i < text->len; i++) {
-        must((unsigned char)text->data[i] >= 0x20);
-    }
-}
 
 static void must_please_jansson(const kg_buf_t *text)
 {
