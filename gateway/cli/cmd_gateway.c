@@ -15,6 +15,7 @@
 #include "gateway/cli/commands.h"
 #include "gateway/cli/first_key.h"
 #include "gateway/cli/paths.h"
+#include "gateway/compat/jupyter.h"
 #include "gateway/context/core.h"
 #include "gateway/sandbox/confine.h"
 #include "gateway/view/proxy.h"
@@ -30,6 +31,7 @@ typedef struct kg_main {
     kg_keeper_t *keeper;
     kg_core_t *core;
     kg_server_t *server;
+    kg_jupyter_t *jupyter;
     kg_exposer_t *exposer;
     bool stopping;
     int status;
@@ -179,6 +181,7 @@ static void on_exposer_closed(void *user)
 static void on_closed(void *user)
 {
     kg_main_t *m = user;
+    kg_jupyter_destroy(&m->jupyter);
     if (m->exposer) {
         kg_exposer_close(&m->exposer, on_exposer_closed, m);
     } else {
@@ -248,6 +251,9 @@ static void start_server(kg_main_t *m)
     }
     if (r == 0) {
         r = kg_server_start(m->core, &config, &m->server, &err);
+    }
+    if (r == 0) {
+        r = kg_jupyter_create(m->server, &m->jupyter, &err);
     }
     if (r < 0) {
         m->status = 2;
@@ -330,6 +336,7 @@ static int build(kg_main_t *m, const char *data_home, kg_err_t *err)
 
 static void tear_down(kg_main_t *m)
 {
+    kg_jupyter_destroy(&m->jupyter);
     kg_core_destroy(&m->core);
     kg_keeper_close(&m->keeper);
     kg_store_close(&m->store);

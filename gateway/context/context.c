@@ -268,7 +268,7 @@ kg_sandbox_t *kg_context_sandbox(const kg_context_t *context)
     return context->sandbox;
 }
 
-static const char *state_name(const kg_context_t *context)
+const char *kg_context_state_name(const kg_context_t *context)
 {
     switch (context->state) {
     case KG_CTX_READY:
@@ -308,8 +308,8 @@ json_t *kg_context_json(const kg_context_t *context)
         "{s:s, s:s, s:s?, s:s, s:s, s:s, s:I, s:s, s:i, s:i, s:o, s:o, s:b}", "id", context->id,
         "sandbox", context->sandbox->id, "name", context->name[0] ? context->name : NULL,
         "language", context->lang->name, "kernel", context->lang->spec->name, "state",
-        state_name(context), "execution_count", (json_int_t)context->execution_count, "cwd",
-        context->cwd ? context->cwd : "/workspace", "queue", (int)context->queued_runs,
+        kg_context_state_name(context), "execution_count", (json_int_t)context->execution_count,
+        "cwd", context->cwd ? context->cwd : "/workspace", "queue", (int)context->queued_runs,
         "incarnation", (int)context->incarnation, "last_exit", last_exit_json(context),
         "created_at", kg_json_time(context->created_ns), "default", context->is_default);
     if (out && context->state == KG_CTX_DEAD && context->last_error.code) {

@@ -33,6 +33,24 @@ kg_sandbox_t *kg_context_sandbox(const kg_context_t *context);
 json_t *kg_context_json(const kg_context_t *context);
 json_t *kg_context_list(kg_sandbox_t *sandbox); /* {"items":[…],"next":null} */
 
+/* What is shown of it elsewhere than in /v1. Strings are borrowed. */
+typedef struct kg_context_look {
+    const char *name; /* NULL = none */
+    const char *language;
+    const char *template_name; /* whose kernel it is */
+    const char *display_name;  /* of its kernelspec, like its metadata */
+    const char *metadata;      /* compact JSON object */
+    const char *state;         /* starting, idle, busy, restarting, dead */
+    uint64_t active_ns;        /* its sandbox's last use, wall clock */
+    unsigned incarnation;
+    bool message_interrupt; /* its kernel is interrupted by a message */
+    bool is_default;
+} kg_context_look_t;
+void kg_context_look(const kg_context_t *context, kg_context_look_t *ret_look);
+/* Those of the sandbox, until each returns false. It must not make or delete any. */
+typedef bool kg_context_each_fn(void *user, kg_context_t *context);
+void kg_context_each(kg_sandbox_t *sandbox, kg_context_each_fn *each, void *user);
+
 int kg_context_rename(kg_context_t *context,
                       const char *name,
                       kg_err_t *err); /* "" takes the name away */

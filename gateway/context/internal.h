@@ -359,6 +359,7 @@ void kg_context_free(kg_context_t *context);
 int kg_context_save(kg_context_t *context, kg_err_t *err);
 kg_context_t *kg_context_default(kg_sandbox_t *sandbox, const kg_tpl_language_t *lang);
 bool kg_context_running(const kg_context_t *context); /* a run is in flight */
+const char *kg_context_state_name(const kg_context_t *context);
 /* Language and template of a fresh or recovered context. */
 void kg_context_start(kg_context_t *context);
 /* The sandbox is up (err NULL) or could not be brought up. */

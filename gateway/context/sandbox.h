@@ -36,6 +36,12 @@ kg_core_t *kg_sandbox_core(const kg_sandbox_t *sandbox);
 const char *kg_sandbox_id(const kg_sandbox_t *sandbox);
 const char *kg_sandbox_owner(const kg_sandbox_t *sandbox);
 const char *kg_sandbox_default_context(const kg_sandbox_t *sandbox); /* its id, or NULL: none yet */
+const char *kg_sandbox_name(const kg_sandbox_t *sandbox);            /* or NULL */
+/* One value of its metadata, or NULL. */
+const char *kg_sandbox_metadata(const kg_sandbox_t *sandbox, const char *key);
+/* Those of owner, oldest first, until each returns false. It must not make or delete any. */
+typedef bool kg_sandbox_each_fn(void *user, kg_sandbox_t *sandbox);
+void kg_sandbox_each(kg_core_t *core, const char *owner, kg_sandbox_each_fn *each, void *user);
 /* All fields of api.md 9. New reference or NULL (OOM). */
 json_t *kg_sandbox_json(const kg_sandbox_t *sandbox);
 

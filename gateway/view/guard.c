@@ -125,6 +125,18 @@ int kg_guard_check(const kg_guard_t *guard, const kg_guard_head_t *head, kg_err_
     return 0;
 }
 
+int kg_guard_check_origin(const kg_guard_t *guard, const kg_guard_head_t *head, kg_err_t *err)
+{
+    char unused[256];
+    if (!head->origin.data || origin_own(head) ||
+        kg_guard_cors(guard, head->origin, unused, sizeof unused)) {
+        return 0;
+    }
+    int rc = kg_err_set(err, KG_ERR_FOREIGN_ORIGIN, "Pages of other origins are not served here.");
+    kg_err_hint(err, "Name the origin in cors.origins.");
+    return rc;
+}
+
 /* SCHEME://HOST[:PORT], as browsers write it: nothing behind it, not even a slash. */
 static bool origin_shaped(const char *text)
 {

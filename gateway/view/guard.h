@@ -26,6 +26,8 @@ typedef struct kg_guard_head {
 /* Keyless: a Host that is loopback, localhost or configured; an Origin that is our own or a
  * configured one. With keys both are free: the key decides. foreign_host, foreign_origin. */
 int kg_guard_check(const kg_guard_t *guard, const kg_guard_head_t *head, kg_err_t *err);
+/* With keys too: an Origin that is given is our own or a configured one. foreign_origin. */
+int kg_guard_check_origin(const kg_guard_t *guard, const kg_guard_head_t *head, kg_err_t *err);
 /* cors.origins at the start: each SCHEME://HOST[:PORT], `null` or `*`; without keys neither of the
  * last two, which would let any web page in. config. */
 int kg_guard_origins_check(const char *const *origins, size_t count, bool no_auth, kg_err_t *err);

@@ -21,6 +21,7 @@ enum {
 };
 
 struct kg_exchange {
+    kg_front_t front;
     kg_server_t *server;
     kg_http_t *http;
     const kg_op_t *op;
@@ -484,6 +485,7 @@ void kg_view_http_on_request(kg_http_t *http,
         (void)kg_http_reply_error(http, &err, NULL, 0);
         return;
     }
+    x->front.handler = kg_view_own();
     x->server = server;
     x->http = http;
     DL_APPEND(server->exchanges, x);

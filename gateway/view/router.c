@@ -78,7 +78,7 @@ static bool segment_fits(kg_slice_t want, kg_slice_t got)
            (kg_percent_decode(got, false, text, sizeof text) && kg_slice_eq_cstr(want, text));
 }
 
-static bool path_fits(const char *pattern, kg_slice_t path)
+bool kg_path_fits(const char *pattern, kg_slice_t path)
 {
     kg_slice_t want = kg_slice_cstr(pattern);
     kg_slice_t a, b;
@@ -104,7 +104,7 @@ void kg_route_find(kg_slice_t method, kg_slice_t path, kg_route_t *ret_route)
     kg_slice_t want = kg_slice_eq_cstr(method, "HEAD") ? kg_slice_cstr("GET") : method;
     *ret_route = (kg_route_t){0};
     for (size_t i = 0; i < count; i++) {
-        if (!path_fits(ops[i].path, path)) {
+        if (!kg_path_fits(ops[i].path, path)) {
             continue;
         }
         ret_route->known = true;
@@ -188,17 +188,24 @@ bool kg_route_websocket(kg_slice_t path, char *ret_sandbox, size_t cap)
     if (kg_slice_eq_cstr(path, "/v1/ws")) {
         return true;
     }
-    if (!path_fits("/v1/sandboxes/{sandbox}/ws", path)) {
+    if (!kg_path_fits("/v1/sandboxes/{sandbox}/ws", path)) {
         return false;
     }
-    kg_slice_t segment = {0};
-    for (int i = 0; i < 3; i++) {
-        (void)next_segment(&path, &segment);
-    }
-    return kg_percent_decode(segment, false, ret_sandbox, cap);
+    return kg_path_segment(path, 2, ret_sandbox, cap);
 }
 
-static bool is_at_or_below(kg_slice_t path, const char *root)
+bool kg_path_segment(kg_slice_t path, unsigned index, char *ret, size_t cap)
+{
+    kg_slice_t segment = {0};
+    for (unsigned i = 0; i <= index; i++) {
+        if (!next_segment(&path, &segment)) {
+            return false;
+        }
+    }
+    return kg_percent_decode(segment, false, ret, cap);
+}
+
+bool kg_path_below(kg_slice_t path, const char *root)
 {
     size_t len = strlen(root);
     return path.len >= len && memcmp(path.data, root, len) == 0 &&
@@ -207,8 +214,5 @@ static bool is_at_or_below(kg_slice_t path, const char *root)
 
 const char *kg_route_lacks(kg_slice_t path)
 {
-    if (is_at_or_below(path, "/mcp")) {
-        return "An MCP server";
-    }
-    return is_at_or_below(path, "/api") ? "Jupyter's API" : NULL;
+    return kg_path_below(path, "/mcp") ? "An MCP server" : NULL;
 }

@@ -26,6 +26,12 @@ int kg_route_params(
 bool kg_route_websocket(kg_slice_t path, char *ret_sandbox, size_t cap);
 /* What the contract has at this path and below it, and this build lacks; else NULL. */
 const char *kg_route_lacks(kg_slice_t path);
+/* Does path have the segments of pattern ("/a/{b}"), each decoded by itself? */
+bool kg_path_fits(const char *pattern, kg_slice_t path);
+/* path is root ("/a") or below it. */
+bool kg_path_below(kg_slice_t path, const char *root);
+/* The index-th segment from 0, decoded. false: there is none, or it does not fit. */
+bool kg_path_segment(kg_slice_t path, unsigned index, char *ret, size_t cap);
 /* Decodes %XX once, and "+" as a space if form. false: malformed, U+0000, or longer than cap. */
 bool kg_percent_decode(kg_slice_t text, bool form, char *ret, size_t cap);
 

@@ -20,15 +20,36 @@ enum {
 
 /* --- Heads ---------------------------------------------------------------------------------- */
 
-int kg_server_guard(const kg_server_t *server, const kg_http_head_t *head, kg_err_t *err)
+static kg_guard_head_t guard_head(const kg_http_head_t *head)
 {
-    kg_guard_head_t h = {
+    return (kg_guard_head_t){
         .host = kg_http_head_get(head, "host"),
         .origin = kg_http_head_get(head, "origin"),
         .tls = head->tls,
         .unix_peer = head->unix_peer,
     };
+}
+
+int kg_server_guard(const kg_server_t *server, const kg_http_head_t *head, kg_err_t *err)
+{
+    kg_guard_head_t h = guard_head(head);
     return kg_guard_check(&server->guard, &h, err);
+}
+
+int kg_server_guard_socket(const kg_server_t *server, const kg_http_head_t *head, kg_err_t *err)
+{
+    kg_guard_head_t h = guard_head(head);
+    int rc = kg_guard_check(&server->guard, &h, err);
+    return rc < 0 ? rc : kg_guard_check_origin(&server->guard, &h, err);
+}
+
+int kg_server_check_key(kg_server_t *server, kg_slice_t key, kg_principal_t *ret_who, kg_err_t *err)
+{
+    if (server->guard.no_auth) {
+        kg_auth_local(ret_who);
+        return 0;
+    }
+    return kg_auth_check(kg_api_auth(server->api), key, ret_who, err);
 }
 
 int kg_server_authenticate(kg_server_t *server,
@@ -37,13 +58,9 @@ int kg_server_authenticate(kg_server_t *server,
                            kg_principal_t *ret_who,
                            kg_err_t *err)
 {
-    if (server->guard.no_auth) {
-        kg_auth_local(ret_who);
-        return 0;
-    }
     kg_slice_t key = kg_guard_key(kg_http_head_get(head, "authorization"),
                                   kg_http_head_get(head, "x-api-key"), protocols);
-    return kg_auth_check(kg_api_auth(server->api), key, ret_who, err);
+    return kg_server_check_key(server, key, ret_who, err);
 }
 
 /* --- Start ---------------------------------------------------------------------------------- */
@@ -161,17 +178,8 @@ static int listen_all(kg_server_t *server, const kg_server_config_t *config, kg_
         .stall_timeout_ms = config->stall_timeout_ms,
         .ping_ms = config->ping_ms,
     };
-    kg_edge_handler_t handler = {
-        .on_request = kg_view_http_on_request,
-        .on_body = kg_view_http_on_body,
-        .on_http_close = kg_view_http_on_close,
-        .on_upgrade = kg_view_ws_on_upgrade,
-        .on_upgrade_failed = kg_view_ws_on_upgrade_failed,
-        .on_ws_open = kg_view_ws_on_open,
-        .on_ws_message = kg_view_ws_on_message,
-        .on_ws_close = kg_view_ws_on_close,
-        .user = server,
-    };
+    kg_edge_handler_t handler;
+    kg_view_handler(server, &handler);
     int rc = kg_edge_create(server->loop, &opts, &handler, &server->edge, err);
     free(listeners);
     return rc;

@@ -4,6 +4,7 @@
 
 #include "gateway/api/api.h"
 #include "gateway/edge/edge.h"
+#include "gateway/view/dialect.h"
 #include "gateway/view/guard.h"
 #include "gateway/view/server.h"
 
@@ -22,6 +23,7 @@ struct kg_server {
     kg_timer_t *timer;
     kg_workq_t *workers; /* parse long requests */
     kg_guard_t guard;
+    const kg_dialect_t *dialect; /* NULL: /v1 alone */
     size_t body_max;
     size_t frame_max;
     size_t pending_max;
@@ -47,9 +49,12 @@ int kg_server_authenticate(kg_server_t *server,
                            kg_slice_t protocols,
                            kg_principal_t *ret_who,
                            kg_err_t *err);
-int kg_server_guard(const kg_server_t *server, const kg_http_head_t *head, kg_err_t *err);
 
-/* Callbacks of the edge; user is the server. */
+/* The edge's handler for all dialects, and that of this room's own. */
+void kg_view_handler(kg_server_t *server, kg_edge_handler_t *ret);
+const kg_edge_handler_t *kg_view_own(void);
+
+/* Callbacks of our own dialect; user is the server. */
 void kg_view_http_on_request(kg_http_t *http,
                              const kg_http_head_t *head,
                              size_t *ret_body_max,

@@ -32,6 +32,7 @@ typedef struct waiting {
 } waiting_t;
 
 struct kg_socket {
+    kg_front_t front;
     kg_server_t *server;
     kg_ws_t *ws;
     kg_principal_t who;
@@ -537,6 +538,7 @@ int kg_view_ws_on_upgrade(const kg_http_head_t *head,
         free(s);
         return refuse_upgrade(server, head, &err, reply);
     }
+    s->front.handler = kg_view_own();
     s->server = server;
     DL_APPEND(server->sockets, s);
     server->websockets++;

@@ -34,6 +34,8 @@ typedef struct fake_stats {
 } fake_stats_t;
 
 kg_core_t *fake_core_new(void);
+/* Of the sandbox. */
+void fake_core_metadata(kg_core_t *core, const char *key, const char *value);
 void fake_core_free(kg_core_t **core);
 fake_stats_t *fake_stats(kg_core_t *core);
 /* What kg_core_ready says; KG_ERR_NONE = ready. */

@@ -68,6 +68,7 @@ struct kg_core {
     kg_store_t store;
     kg_template_t template;
     fake_stats_t stats;
+    char metadata[8][2][128];
 };
 
 void fake_log_clear(kg_run_log_t *log);

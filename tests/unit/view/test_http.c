@@ -96,7 +96,7 @@ static void errors_have_their_status_and_code(void **state)
         {"GET", BOX "/runs/x", NULL, NULL, "key-alice", 404, "\"run_not_found\""},
         {"GET", "/nope", NULL, NULL, NULL, 404, "\"not_found\""},
         {"POST", "/mcp", NULL, NULL, NULL, 501, "\"not_supported\""},
-        {"GET", "/api/kernels/x", NULL, NULL, NULL, 501, "Jupyter"},
+        {"GET", "/api/kernels/x", NULL, NULL, NULL, 404, "\"not_found\""},
         {"GET", "/apis", NULL, NULL, NULL, 404, "\"not_found\""},
         {"GET", "/v1/ws", NULL, NULL, NULL, 400, "upgrade"},
         {"PUT", "/v1/sandboxes", NULL, NULL, NULL, 405, "\"method_not_allowed\""},

@@ -1,0 +1,135 @@
+/* gateway/compat: Jupyter's dialect as a whole: which paths are its own, who asks, how errors look,
+ * and the way to a kernel's channels. */
+#include "gateway/compat/jupyter_priv.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <sodium.h>
+
+#include "gateway/base/str.h"
+#include "gateway/compat/credential.h"
+#include "gateway/compat/request.h"
+#include "gateway/view/router.h"
+
+/* --- Errors --------------------------------------------------------------------------------- */
+
+int kg_jupyter_status(const kg_err_t *err)
+{
+    switch ((int)err->code) {
+    case KG_ERR_UNAUTHORIZED:
+    case KG_ERR_QUOTA_EXCEEDED:
+        return 403;
+    default:
+        return kg_err_status(err->code);
+    }
+}
+
+int kg_jupyter_error_body(const kg_err_t *err, kg_buf_t *out)
+{
+    bool closed = err->code == KG_ERR_UNAUTHORIZED;
+    const char *reason = closed ? err->message : err->hint;
+    json_t *json = json_pack("{s:s, s:s?}", "message", closed ? "Forbidden" : err->message,
+                             "reason", *reason ? reason : NULL);
+    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    json_decref(json);
+    int rc = text ? kg_buf_append_cstr(out, text) : -ENOMEM;
+    free(text);
+    return rc;
+}
+
+/* --- Keys ----------------------------------------------------------------------------------- */
+
+int kg_jupyter_authenticate(kg_jupyter_t *jupyter,
+                            const kg_http_head_t *head,
+                            kg_slice_t protocols,
+                            kg_principal_t *ret_who,
+                            kg_err_t *err)
+{
+    char text[KG_KEY_TEXT_MAX];
+    kg_slice_t key = kg_credential_of_header(kg_http_head_get(head, "authorization"));
+    if (key.len == 0) {
+        key = kg_guard_key(kg_slice(NULL, 0), kg_http_head_get(head, "x-api-key"), protocols);
+    }
+    if (key.len == 0 && kg_credential_of_query(head->query, text, sizeof text)) {
+        key = kg_slice_cstr(text);
+    }
+    int rc = kg_server_check_key(jupyter->server, key, ret_who, err);
+    sodium_memzero(text, sizeof text);
+    return rc;
+}
+
+/* --- Channels ------------------------------------------------------------------------------- */
+
+static int
+open_channels(kg_jupyter_t *jupyter, const kg_http_head_t *head, kg_slice_t offered, kg_err_t *err)
+{
+    char id[KG_ID_MAX];
+    kg_principal_t who;
+    kg_kernel_ref_t kernel;
+    int rc = kg_server_guard_socket(jupyter->server, head, err);
+    if (rc < 0) {
+        return rc;
+    }
+    if (!kg_path_fits("/api/kernels/{kernel}/channels", head->path) ||
+        !kg_path_segment(head->path, 2, id, sizeof id)) {
+        return kg_err_set(err, KG_ERR_NOT_FOUND, "Not Found");
+    }
+    rc = kg_jupyter_authenticate(jupyter, head, offered, &who, err);
+    rc = rc < 0 ? rc : kg_core_ready(jupyter->core, err);
+    rc = rc < 0 ? rc : kg_kernel_find(jupyter->core, &who, id, &kernel, err);
+    return rc < 0 ? rc
+                  : kg_err_set(err, KG_ERR_NOT_SUPPORTED,
+                               "Channels of kernels are not part of this build.");
+}
+
+static int
+on_upgrade(const kg_http_head_t *head, kg_slice_t offered, kg_upgrade_reply_t *reply, void *user)
+{
+    kg_jupyter_t *jupyter = user;
+    kg_err_t err = {0};
+    if (open_channels(jupyter, head, offered, &err) == 0) {
+        return 0;
+    }
+    kg_api_count_error(kg_server_api(jupyter->server), err.code);
+    reply->status = kg_jupyter_status(&err);
+    (void)kg_jupyter_error_body(&err, &reply->body);
+    (void)kg_guard_cors(kg_server_rules(jupyter->server), kg_http_head_get(head, "origin"),
+                        reply->allow_origin, sizeof reply->allow_origin);
+    return -kg_err_errno(err.code);
+}
+
+/* --- The dialect ---------------------------------------------------------------------------- */
+
+static bool claims(kg_slice_t path)
+{
+    return kg_path_below(path, "/api") || kg_path_below(path, "/kernelspecs") ||
+           kg_slice_eq_cstr(path, "/tree") || kg_slice_eq_cstr(path, "/tree/") ||
+           kg_path_below(path, "/hub/api");
+}
+
+int kg_jupyter_create(kg_server_t *server, kg_jupyter_t **ret_jupyter, kg_err_t *err)
+{
+    kg_jupyter_t *j = calloc(1, sizeof *j);
+    if (!j) {
+        return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "No memory for Jupyter's API.");
+    }
+    j->server = server;
+    j->core = kg_server_core(server);
+    j->dialect = (kg_dialect_t){
+        .claims = claims,
+        .handler = {.on_request = kg_jreq_on_request,
+                    .on_body = kg_jreq_on_body,
+                    .on_http_close = kg_jreq_on_close,
+                    .on_upgrade = on_upgrade,
+                    .user = j},
+    };
+    kg_server_add_dialect(server, &j->dialect);
+    *ret_jupyter = j;
+    return 0;
+}
+
+void kg_jupyter_destroy(kg_jupyter_t **jupyter)
+{
+    free(*jupyter);
+    *jupyter = NULL;
+}
