@@ -73,14 +73,15 @@ put_header(kg_buf_t *out, const kg_session_t *s, const char *msg_id, const char 
     return rc < 0 ? rc : kg_buf_append_cstr(out, ",\"version\":\"" PROTOCOL_VERSION "\"}");
 }
 
-/* Header, parent, metadata and signature around the content that is in `msg`; hands it over. */
+/* Header, parent, metadata (unless it is there) and signature around the content that is in `msg`;
+ * hands it over. */
 static int
 finish(kg_session_t *s, const char *msg_type, kg_slice_t parent, kg_out_t *msg, kg_out_t *ret)
 {
     int rc = kg_format(msg->msg_id, sizeof msg->msg_id, "%s_%" PRIu64, s->id, s->counter + 1);
     rc = rc < 0 ? rc : put_header(&msg->header, s, msg->msg_id, msg_type);
     rc = rc < 0 ? rc : put_object(&msg->parent, parent);
-    rc = rc < 0 ? rc : kg_buf_append_cstr(&msg->metadata, "{}");
+    rc = rc < 0 || msg->metadata.len > 0 ? rc : kg_buf_append_cstr(&msg->metadata, "{}");
     if (rc < 0) {
         return rc;
     }
@@ -185,4 +186,13 @@ int kg_reply_input(kg_session_t *s, kg_slice_t value_utf8, kg_slice_t parent_hea
     int rc = put_string(&msg.content, "{", "value", value_utf8);
     rc = rc < 0 ? rc : kg_buf_append_char(&msg.content, '}');
     return rc < 0 ? rc : finish(s, "input_reply", parent_header, &msg, ret);
+}
+
+int kg_request_forward(
+    kg_session_t *s, const char *msg_type, kg_slice_t metadata, kg_slice_t content, kg_out_t *ret)
+{
+    KG_AUTO(kg_out_fini) kg_out_t msg = {0};
+    int rc = kg_buf_append_slice(&msg.metadata, metadata);
+    rc = rc < 0 ? rc : kg_buf_append_slice(&msg.content, content);
+    return rc < 0 ? rc : finish(s, msg_type, (kg_slice_t){0}, &msg, ret);
 }

@@ -46,5 +46,9 @@ int kg_request_interrupt(kg_session_t *s, kg_out_t *ret);
 int kg_request_shutdown(kg_session_t *s, bool restart, kg_out_t *ret);
 /* parent: the input_request's header, raw JSON as received (must be repaired canonical JSON). */
 int kg_reply_input(kg_session_t *s, kg_slice_t value_utf8, kg_slice_t parent_header, kg_out_t *ret);
+/* A request of a client's: metadata and content are canonical JSON objects, complete for its type
+ * (proto/client_msg.h). */
+int kg_request_forward(
+    kg_session_t *s, const char *msg_type, kg_slice_t metadata, kg_slice_t content, kg_out_t *ret);
 
 #endif
