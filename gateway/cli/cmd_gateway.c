@@ -120,6 +120,18 @@ static void server_config(const kg_config_t *config, kg_server_config_t *ret)
     };
 }
 
+static kg_jupyter_config_t jupyter_config(const kg_config_t *config)
+{
+    const char *end = config->jupyter.kernel_on_timeout;
+    return (kg_jupyter_config_t){
+        .kernel_timeout_s = config->jupyter.kernel_timeout / KG_NS_PER_S,
+        .kernel_on_timeout = strcmp(end, "auto") == 0 ? NULL : end,
+        .env = (const char *const *)config->jupyter.env.items,
+        .env_count = config->jupyter.env.count,
+        .sessions_max = (unsigned)config->jupyter.sessions,
+    };
+}
+
 static const char *scheme(const kg_config_t *config)
 {
     return config->tls.cert ? "https" : "http";
@@ -253,7 +265,8 @@ static void start_server(kg_main_t *m)
         r = kg_server_start(m->core, &config, &m->server, &err);
     }
     if (r == 0) {
-        r = kg_jupyter_create(m->server, &m->jupyter, &err);
+        kg_jupyter_config_t jupyter = jupyter_config(&m->config);
+        r = kg_jupyter_create(m->server, &jupyter, &m->jupyter, &err);
     }
     if (r < 0) {
         m->status = 2;

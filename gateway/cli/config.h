@@ -86,6 +86,12 @@ typedef struct kg_config {
         bool per_owner;
         uint64_t idle; /* nanoseconds */
     } zygotes;
+    struct {
+        uint64_t kernel_timeout; /* nanoseconds */
+        char *kernel_on_timeout;
+        kg_strlist_t env;
+        uint64_t sessions;
+    } jupyter;
     struct { /* nanoseconds */
         uint64_t run;
         uint64_t idle;

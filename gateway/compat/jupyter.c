@@ -9,6 +9,7 @@
 #include "gateway/base/str.h"
 #include "gateway/compat/credential.h"
 #include "gateway/compat/request.h"
+#include "gateway/compat/sessions.h"
 #include "gateway/view/router.h"
 
 /* --- Errors --------------------------------------------------------------------------------- */
@@ -19,6 +20,10 @@ int kg_jupyter_status(const kg_err_t *err)
     case KG_ERR_UNAUTHORIZED:
     case KG_ERR_QUOTA_EXCEEDED:
         return 403;
+    case KG_ERR_KERNEL_START_FAILED: /* 502 and 504 would be a proxy's: asked again */
+    case KG_ERR_KERNEL_TIMEOUT:
+    case KG_ERR_KERNEL_PROTOCOL:
+        return 500;
     default:
         return kg_err_status(err->code);
     }
@@ -107,7 +112,10 @@ static bool claims(kg_slice_t path)
            kg_path_below(path, "/hub/api");
 }
 
-int kg_jupyter_create(kg_server_t *server, kg_jupyter_t **ret_jupyter, kg_err_t *err)
+int kg_jupyter_create(kg_server_t *server,
+                      const kg_jupyter_config_t *config,
+                      kg_jupyter_t **ret_jupyter,
+                      kg_err_t *err)
 {
     kg_jupyter_t *j = calloc(1, sizeof *j);
     if (!j) {
@@ -115,6 +123,8 @@ int kg_jupyter_create(kg_server_t *server, kg_jupyter_t **ret_jupyter, kg_err_t 
     }
     j->server = server;
     j->core = kg_server_core(server);
+    j->config = *config;
+    j->started_ns = kg_wall_ns();
     j->dialect = (kg_dialect_t){
         .claims = claims,
         .handler = {.on_request = kg_jreq_on_request,
@@ -123,6 +133,11 @@ int kg_jupyter_create(kg_server_t *server, kg_jupyter_t **ret_jupyter, kg_err_t 
                     .on_upgrade = on_upgrade,
                     .user = j},
     };
+    int rc = kg_jsessions_load(j, err);
+    if (rc < 0) {
+        kg_jupyter_destroy(&j);
+        return rc;
+    }
     kg_server_add_dialect(server, &j->dialect);
     *ret_jupyter = j;
     return 0;
@@ -130,6 +145,9 @@ int kg_jupyter_create(kg_server_t *server, kg_jupyter_t **ret_jupyter, kg_err_t 
 
 void kg_jupyter_destroy(kg_jupyter_t **jupyter)
 {
-    free(*jupyter);
-    *jupyter = NULL;
+    kg_jupyter_t *j = KG_TAKE(*jupyter);
+    if (j) {
+        kg_jsessions_free(j);
+        free(j);
+    }
 }

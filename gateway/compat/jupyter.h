@@ -7,8 +7,20 @@
 
 typedef struct kg_jupyter kg_jupyter_t;
 
-/* Serves /api, /kernelspecs, /tree and /hub on server from here on. */
-int kg_jupyter_create(kg_server_t *server, kg_jupyter_t **ret_jupyter, kg_err_t *err);
+/* Public plain data; strings are borrowed and must outlive the kg_jupyter_t. */
+typedef struct kg_jupyter_config {
+    uint64_t kernel_timeout_s;     /* idle seconds of kernels that clients start; 0 = never */
+    const char *kernel_on_timeout; /* "pause", "kill"; NULL = pause where it can be, else kill */
+    const char *const *env;        /* variables of clients that kernels get: names, or NAME* */
+    size_t env_count;
+    unsigned sessions_max; /* that clients have made; 0 = none */
+} kg_jupyter_config_t;
+
+/* Serves /api, /kernelspecs, /tree and /hub/api on server from here on. */
+int kg_jupyter_create(kg_server_t *server,
+                      const kg_jupyter_config_t *config,
+                      kg_jupyter_t **ret_jupyter,
+                      kg_err_t *err);
 /* When the server is closed: nothing comes any more. NULL ok; NULLs the pointer. */
 void kg_jupyter_destroy(kg_jupyter_t **jupyter);
 

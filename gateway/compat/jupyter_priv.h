@@ -6,9 +6,15 @@
 #include "gateway/compat/kernel_id.h"
 #include "gateway/view/dialect.h"
 
+typedef struct kg_jsession kg_jsession_t; /* sessions.c */
+
 struct kg_jupyter {
     kg_server_t *server;
     kg_core_t *core;
+    kg_jupyter_config_t config;
+    uint64_t started_ns; /* wall clock */
+    kg_jsession_t *sessions;
+    unsigned session_count;
     kg_dialect_t dialect; /* user of its handler is this */
 };
 

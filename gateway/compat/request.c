@@ -211,6 +211,9 @@ static int accept_head(kg_jreq_t *r, const kg_http_head_t *head, const char *all
         rc = kg_err_set(err, KG_ERR_UNSUPPORTED_MEDIA_TYPE, "Bodies are JSON.");
         kg_err_hint(err, "Send Content-Type: application/json.");
     }
+    if (rc == 0 && r->route->asks) {
+        r->query = strndup(head->query.len ? head->query.data : "", head->query.len);
+    }
     return rc < 0 ? rc : read_params(r, head, err);
 }
 
@@ -292,9 +295,10 @@ void kg_jreq_on_close(kg_http_t *http, void *user)
     kg_http_set_user(http, NULL);
     kg_parse_forget(&r->parse);
     kg_api_abandon(&r->call);
-    if (r->work) {
-        r->work_free(r->work);
+    if (r->query) {
+        explicit_bzero(r->query, strlen(r->query));
     }
+    free(r->query);
     json_decref(r->body);
     free(r);
 }

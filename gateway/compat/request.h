@@ -14,6 +14,8 @@ typedef struct kg_jreq kg_jreq_t;
 typedef void kg_jreq_fn(kg_jreq_t *r);
 /* Goes on with what a call answered: its JSON (borrowed, NULL with 204), or err. */
 typedef void kg_jreq_called_fn(kg_jreq_t *r, const json_t *answer, const kg_err_t *err);
+/* A kernel is ready (borrowed for the call), or NULL and err. */
+typedef void kg_kernel_started_fn(kg_jreq_t *r, const kg_kernel_ref_t *kernel, const kg_err_t *err);
 
 /* What is at a path. Public plain data, static. */
 typedef struct kg_jroute {
@@ -21,6 +23,7 @@ typedef struct kg_jroute {
     const char *path; /* "/api/kernels/{kernel}" */
     bool open;        /* without a key */
     bool takes; /* a body, which must be a JSON object or nothing; others' bodies are ignored */
+    bool asks;  /* its query matters; others' is ignored */
     kg_jreq_fn *handler;
 } kg_jroute_t;
 
@@ -32,14 +35,12 @@ struct kg_jreq {
     kg_principal_t who;
     char param[2][KG_JREQ_PARAM_MAX]; /* third and fourth segment of the path, decoded, or "" */
     char cors[256];
-    char host[256]; /* of its URL, for links */
-    bool tls;
     json_t *body; /* an object, or NULL: there was none */
     kg_parse_t *parse;
     kg_call_t *call;
     kg_jreq_called_fn *called;
-    void *work; /* the handler's, while it waits */
-    void (*work_free)(void *work);
+    kg_kernel_started_fn *started;
+    char *query; /* of routes that read theirs; it may hold a key */
 };
 
 /* Ends the exchange. json NULL = out of memory. location NULL = none. */

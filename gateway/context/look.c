@@ -6,7 +6,7 @@
 void kg_sandbox_each(kg_core_t *core, const char *owner, kg_sandbox_each_fn *each, void *user)
 {
     for (kg_sandbox_t *s = core->sandboxes; s; s = s->hh.next) {
-        bool shown = !s->deleted && !s->hidden && strcmp(s->owner, owner) == 0;
+        bool shown = !s->deleted && !s->hidden && (!owner || strcmp(s->owner, owner) == 0);
         if (shown && !each(user, s)) {
             return;
         }
@@ -47,4 +47,36 @@ void kg_context_look(const kg_context_t *context, kg_context_look_t *ret_look)
         .message_interrupt = context->lang->spec->interrupt_mode == KG_INTERRUPT_MESSAGE,
         .is_default = context->is_default,
     };
+}
+
+bool kg_template_kernel(const kg_core_t *core, size_t index, kg_template_kernel_t *ret_kernel)
+{
+    if (index >= core->templates.count) {
+        return false;
+    }
+    const kg_template_t *tpl = core->templates.items[index];
+    const kg_tpl_language_t *lang = NULL;
+    for (size_t i = 0; tpl->main_language && i < tpl->language_count; i++) {
+        lang = strcmp(tpl->languages[i].name, tpl->main_language) == 0 ? &tpl->languages[i] : lang;
+    }
+    *ret_kernel = (kg_template_kernel_t){.name = tpl->name, .dir = tpl->dir};
+    if (lang && !tpl->hidden && tpl->built && kg_template_usable(tpl, lang, NULL) == 0) {
+        ret_kernel->usable = true;
+        ret_kernel->language = lang->name;
+        ret_kernel->spec_name = lang->spec->name;
+        ret_kernel->spec_language = lang->spec->language;
+        ret_kernel->display_name = lang->spec->display_name;
+        ret_kernel->metadata = lang->spec->metadata;
+        ret_kernel->argv = (const char *const *)lang->spec->argv;
+        ret_kernel->message_interrupt = lang->spec->interrupt_mode == KG_INTERRUPT_MESSAGE;
+    }
+    return true;
+}
+
+int kg_template_resource(const kg_template_kernel_t *kernel,
+                         const char *name,
+                         kg_buf_t *out,
+                         kg_err_t *err)
+{
+    return kg_template_read_file(kernel->dir, name, out, err);
 }

@@ -184,6 +184,9 @@ static int by_creation(const kg_run_t *a, const kg_run_t *b)
 static int load_memo(void *user, const kg_store_row_t *row)
 {
     kg_sandbox_t *sandbox = user;
+    if (kg_uuid_valid(row->id)) {
+        return 0; /* a Jupyter session: not this room's */
+    }
     bool told = kg_id_valid("run", row->id) ? kg_command_recover(sandbox, row->id, row->body)
                                             : kg_upload_recover(sandbox, row->id, row->body);
     if (!told) {

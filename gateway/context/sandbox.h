@@ -39,7 +39,8 @@ const char *kg_sandbox_default_context(const kg_sandbox_t *sandbox); /* its id, 
 const char *kg_sandbox_name(const kg_sandbox_t *sandbox);            /* or NULL */
 /* One value of its metadata, or NULL. */
 const char *kg_sandbox_metadata(const kg_sandbox_t *sandbox, const char *key);
-/* Those of owner, oldest first, until each returns false. It must not make or delete any. */
+/* Those of owner (NULL: of all), oldest first, until each returns false. It must not make or delete
+ * any. */
 typedef bool kg_sandbox_each_fn(void *user, kg_sandbox_t *sandbox);
 void kg_sandbox_each(kg_core_t *core, const char *owner, kg_sandbox_each_fn *each, void *user);
 /* All fields of api.md 9. New reference or NULL (OOM). */

@@ -12,6 +12,29 @@ const kg_template_t *kg_template_find(const kg_core_t *core, const char *name, k
 json_t *kg_template_json(const kg_core_t *core, const kg_template_t *tpl);
 const char *kg_template_name(const kg_template_t *tpl);
 
+/* The main kernel of a template, as a Jupyter kernelspec tells of it. Strings are the template's.
+ */
+typedef struct kg_template_kernel {
+    const char *name; /* the template's */
+    const char *dir;
+    bool usable; /* built, not hidden, and it has one: else what follows is NULL */
+    const char *language;
+    const char *spec_name; /* of its kernelspec, like what follows */
+    const char *spec_language;
+    const char *display_name;
+    const char *metadata; /* compact JSON object */
+    const char *const *argv;
+    bool message_interrupt;
+} kg_template_kernel_t;
+/* The index-th template; false past the end. */
+bool kg_template_kernel(const kg_core_t *core, size_t index, kg_template_kernel_t *ret_kernel);
+/* Appends the small file NAME (a plain name, no path) of its folder. config where it cannot be
+ * read. */
+int kg_template_resource(const kg_template_kernel_t *kernel,
+                         const char *name,
+                         kg_buf_t *out,
+                         kg_err_t *err);
+
 /* Where templates are read from, those named first win. Plain data, borrowed. */
 typedef struct kg_template_sources {
     const char *const *dirs; /* each holds one folder a template */

@@ -81,7 +81,7 @@ int kg_store_context_each(
     kg_store_t *store, const char *sandbox, kg_store_row_fn *each, void *user, kg_err_t *err);
 
 /* ---- memos: what of a sandbox a gateway that is killed would lose, for the next one to tell of:
- * background processes (by run), uploads ---- */
+ * background processes (by run), uploads, Jupyter sessions (by UUID) ---- */
 
 int kg_store_memo_put(kg_store_t *store, const kg_store_row_t *row, kg_err_t *err);
 int kg_store_memo_delete(kg_store_t *store, const char *id, kg_err_t *err); /* absent is fine */

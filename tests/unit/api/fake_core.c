@@ -26,6 +26,7 @@ void fake_core_free(kg_core_t **core)
         free(w);
     }
     fake_files_reset();
+    fake_look_reset();
     fake_log_clear(&(*core)->log);
     free(*core);
     *core = NULL;

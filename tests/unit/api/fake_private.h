@@ -72,5 +72,6 @@ struct kg_core {
 };
 
 void fake_log_clear(kg_run_log_t *log);
+void fake_look_reset(void);
 
 #endif

@@ -13,9 +13,11 @@
 
 #include "fake_core.h"
 #include "fake_edge.h"
+#include "gateway/compat/allow.h"
 #include "gateway/compat/credential.h"
 #include "gateway/compat/jupyter.h"
 #include "gateway/compat/kernel_id.h"
+#include "gateway/compat/model.h"
 
 typedef struct world {
     kg_core_t *core;
@@ -24,6 +26,7 @@ typedef struct world {
 } world_t;
 
 static const char *const origins[] = {"https://app.example"};
+static const char *const allowed[] = {"KERNEL_*", "LANG"};
 
 static int setup(void **state)
 {
@@ -33,7 +36,9 @@ static int setup(void **state)
     kg_server_config_t config = {.cors_origins = origins, .cors_origin_count = 1};
     w->core = fake_core_new();
     assert_int_equal(kg_server_start(w->core, &config, &w->server, &err), 0);
-    assert_int_equal(kg_jupyter_create(w->server, &w->jupyter, &err), 0);
+    kg_jupyter_config_t jupyter = {
+        .kernel_timeout_s = 600, .env = allowed, .env_count = 2, .sessions_max = 2};
+    assert_int_equal(kg_jupyter_create(w->server, &jupyter, &w->jupyter, &err), 0);
     *state = w;
     return 0;
 }
@@ -200,6 +205,248 @@ static void what_is_open_needs_no_key(void **state)
     fake_http_close(&http);
 }
 
+/* --- Pure parts ----------------------------------------------------------------------------- */
+
+static void times_have_a_fraction(void **state)
+{
+    (void)state;
+    char text[KG_JUPYTER_TIME_MAX];
+    kg_jupyter_time(UINT64_C(1767323045678901999), text);
+    assert_string_equal(text, "2026-01-02T03:04:05.678901Z");
+    kg_jupyter_time(UINT64_C(1767323045000000000), text);
+    assert_string_equal(text, "2026-01-02T03:04:05.000000Z");
+    kg_jupyter_time(0, text);
+    assert_string_equal(text, "1970-01-01T00:00:00.000000Z");
+}
+
+static void environment_is_taken_by_name(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"KERNEL_*", "LANG", "", "*"};
+    static const struct {
+        const char *name;
+        size_t patterns;
+        bool allowed;
+    } rows[] = {
+        {"KERNEL_USERNAME", 2, true},
+        {"KERNEL_", 2, true},
+        {"KERNEL", 2, false},
+        {"LANG", 2, true},
+        {"LANGUAGE", 2, false},
+        {"XKERNEL_A", 2, false},
+        {"", 4, false},
+        {"1A", 4, false},
+        {"A=B", 4, false},
+        {"KERNEL_A-B", 4, false},
+        {"PATH", 3, false},
+        {"PATH", 4, true},
+        {"PATH", 0, false},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        assert_int_equal(kg_allow_name(patterns, rows[i].patterns, rows[i].name), rows[i].allowed);
+    }
+    json_t *env = json_pack("{s:s, s:i, s:s%, s:s, s:n}", "KERNEL_A", "1", "KERNEL_B", 2,
+                            "KERNEL_C", "a\0b", (size_t)3, "PATH", "/", "LANG");
+    json_t *kept = kg_allow_env(patterns, 2, env);
+    assert_int_equal(json_object_size(kept), 1);
+    assert_string_equal(json_string_value(json_object_get(kept, "KERNEL_A")), "1");
+    json_decref(kept);
+    kept = kg_allow_env(patterns, 2, NULL);
+    assert_int_equal(json_object_size(kept), 0);
+    json_decref(kept);
+    json_decref(env);
+}
+
+/* --- Routes --------------------------------------------------------------------------------- */
+
+#define ALICE                                                                                      \
+    {                                                                                              \
+        "Authorization", "token key-alice"                                                         \
+    }
+#define BOB                                                                                        \
+    {                                                                                              \
+        "Authorization", "token key-bob"                                                           \
+    }
+#define VISITOR                                                                                    \
+    {                                                                                              \
+        "Authorization", "token key-attach"                                                        \
+    }
+#define LIVE "ctx-" FAKE_CONTEXT
+
+static void answers_have_jupyters_form(void **state)
+{
+    (void)state;
+    static const struct {
+        fake_request_t request;
+        int status;
+        const char *says;
+    } rows[] = {
+        {{.path = "/api/kernels", .headers = {ALICE}},
+         200,
+         "[{\"id\":\"" FAKE_CONTEXT "\",\"name\":\"fake\",\"last_activity\":"
+         "\"2026-01-02T03:04:05.678901Z\",\"execution_state\":\"idle\",\"connections\":0}]"},
+        {{.path = "/api/kernels", .headers = {BOB}}, 200, "[]"},
+        {{.path = "/api/kernels", .headers = {{"Authorization", "token key-other"}}}, 200, "[]"},
+        {{.path = "/api/kernels"}, 403, "{\"message\":\"Forbidden\",\"reason\":\"An API key"},
+        {{.path = "/api/kernelspecs", .headers = {ALICE}}, 200, "\"default\":\"python\""},
+        {{.path = "/api/kernelspecs", .headers = {ALICE}},
+         200,
+         "\"resources\":{\"logo-64x64\":\"/kernelspecs/python/logo-64x64.png\"}"},
+        {{.path = "/api/kernelspecs", .headers = {VISITOR}}, 200, "{\"default\":\"" LIVE "\""},
+        {{.path = "/api/kernelspecs", .headers = {BOB}}, 200, "\"kernelspecs\":{\"python\""},
+        {{.path = "/api/kernelspecs/python3", .headers = {ALICE}}, 200, "\"debugger\":true"},
+        {{.path = "/api/kernelspecs/unbuilt", .headers = {ALICE}}, 404, "unbuilt not found"},
+        {{.path = "/api/kernelspecs/python", .headers = {VISITOR}}, 404, "not found"},
+        {{.path = "/api/kernelspecs/" LIVE, .headers = {BOB}}, 404, "not found"},
+        {{.path = "/api/kernelspecs/" LIVE, .headers = {VISITOR}},
+         200,
+         "Sandal: box/main (" FAKE_SANDBOX ")"},
+        {{.path = "/kernelspecs/python/logo-64x64.png", .headers = {ALICE}}, 200, "PNG"},
+        {{.path = "/kernelspecs/python/logo-32x32.png", .headers = {ALICE}}, 404, "not found"},
+        {{.path = "/kernelspecs/python/a/b", .headers = {ALICE}}, 404, "Not Found"},
+        {{.path = "/api/status", .headers = {ALICE}}, 200, "\"kernels\":1,\"connections\":0}"},
+        {{.path = "/api/me",
+          .query = "permissions=%7B%22a%22%3A%5B%22read%22%2C%22write%22%5D%7D",
+          .headers = {VISITOR}},
+         200,
+         "\"permissions\":{\"a\":[\"read\"]}}"},
+        {{.path = "/api/me", .headers = {ALICE}}, 200, "\"initials\":\"a\""},
+        {{.path = "/api/sessions", .headers = {ALICE}},
+         200,
+         "[{\"id\":\"" FAKE_CONTEXT "\",\"path\":\"box/main (" FAKE_SANDBOX ")\""},
+        {{.method = "POST",
+          .path = "/api/kernels",
+          .body = "{\"name\":\"" LIVE "\"}",
+          .headers = {VISITOR}},
+         201,
+         FAKE_CONTEXT},
+        {{.method = "POST", .path = "/api/kernels", .headers = {VISITOR}}, 201, FAKE_CONTEXT},
+        {{.method = "POST",
+          .path = "/api/kernels",
+          .body = "{\"name\":\"python\"}",
+          .headers = {VISITOR}},
+         403,
+         "no right"},
+        {{.method = "POST",
+          .path = "/api/kernels",
+          .body = "{\"kernel_id\":\"" FAKE_CONTEXT "\"}",
+          .headers = {ALICE}},
+         409,
+         "already exists"},
+        {{.method = "DELETE", .path = "/api/kernels/" FAKE_CONTEXT, .headers = {VISITOR}}, 204, ""},
+        {{.method = "POST",
+          .path = "/api/kernels/" FAKE_CONTEXT "/interrupt",
+          .headers = {VISITOR}},
+         204,
+         ""},
+        {{.method = "POST", .path = "/api/kernels/" FAKE_CONTEXT "/restart", .headers = {VISITOR}},
+         403,
+         "not restart"},
+        {{.method = "POST",
+          .path = "/api/sessions",
+          .body = "{\"path\":\"a\",\"type\":\"x\","
+                  "\"kernel\":{\"name\":\"nope\"}}",
+          .headers = {ALICE}},
+         501,
+         "\"short_message\":\"nope not found\""},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        ask(&rows[i].request, rows[i].status, rows[i].says);
+    }
+}
+
+static void nothing_is_listed_before_all_is_known(void **state)
+{
+    world_t *w = *state;
+    static const char *const paths[] = {"/api/kernels", "/api/sessions", "/api/kernelspecs",
+                                        "/api/status", ("/api/kernels/" FAKE_CONTEXT)};
+    fake_core_set_ready(w->core, KG_ERR_STARTING);
+    for (size_t i = 0; i < KG_ARRAY_LEN(paths); i++) {
+        kg_http_t *http = fake_http(&(fake_request_t){.path = paths[i], .headers = {ALICE}});
+        assert_int_equal(fake_http_status(http), 503);
+        assert_string_equal(fake_http_header(http, "Retry-After"), "1");
+        fake_http_close(&http);
+    }
+    ask(&(fake_request_t){.path = "/api"}, 200, "version");
+}
+
+static kg_http_t *start(const char *method, const char *path, const char *body)
+{
+    return fake_http(
+        &(fake_request_t){.method = method, .path = path, .body = body, .headers = {ALICE}});
+}
+
+static void kernels_are_started_and_ended_by_operations(void **state)
+{
+    world_t *w = *state;
+    kg_http_t *http = start("POST", "/api/kernels", "{\"name\":\"python3\",\"env\":{\"A\":1}}");
+    assert_int_equal(fake_http_status(http), 0);
+    assert_int_equal(fake_core_fire(w->core, KG_ERR_NONE), 1);
+    assert_int_equal(fake_http_status(http), 201);
+    assert_string_equal(fake_http_header(http, "Location"), "/api/kernels/" FAKE_CONTEXT);
+    fake_http_close(&http);
+    http = start("POST", "/api/kernels", NULL);
+    fake_core_fire(w->core, KG_ERR_KERNEL_START_FAILED);
+    assert_int_equal(fake_http_status(http), 500);
+    fake_http_close(&http);
+    http = start("POST", "/api/kernels", NULL);
+    fake_core_fire(w->core, KG_ERR_QUOTA_EXCEEDED);
+    assert_int_equal(fake_http_status(http), 403);
+    fake_http_close(&http);
+    http = start("POST", "/api/kernels", NULL);
+    fake_http_close(&http); /* the client leaves */
+    assert_int_equal(fake_core_fire(w->core, KG_ERR_NONE), 0);
+    http = start("POST", "/api/kernels/" FAKE_CONTEXT "/restart", NULL);
+    assert_int_equal(fake_core_fire(w->core, KG_ERR_NONE), 1);
+    assert_int_equal(fake_http_status(http), 200);
+    fake_http_close(&http);
+    fake_core_metadata(w->core, KG_JUPYTER_META_SPEC, "python3");
+    fake_core_metadata(w->core, KG_JUPYTER_META_KEY, "key-alice");
+    http = start("DELETE", "/api/kernels/" FAKE_CONTEXT, NULL);
+    assert_int_equal(fake_core_fire(w->core, KG_ERR_NONE), 1); /* its sandbox ends */
+    assert_int_equal(fake_http_status(http), 204);
+    fake_http_close(&http);
+}
+
+#define ON_LIVE "\"type\":\"notebook\",\"kernel\":{\"id\":\"" FAKE_CONTEXT "\"}}"
+
+static void sessions_are_kept_up_to_their_limit(void **state)
+{
+    world_t *w = *state;
+    fake_request_t post = {.method = "POST", .path = "/api/sessions", .headers = {ALICE}};
+    post.body = "{\"path\":\"d/a\"," ON_LIVE;
+    ask(&post, 201, "\"notebook\":{\"path\":\"d/a\",\"name\":\"a\"}");
+    ask(&post, 201, "\"path\":\"d/a\"");
+    post.body = "{\"path\":\"b\"," ON_LIVE;
+    ask(&post, 201, "\"path\":\"b\"");
+    post.body = "{\"path\":\"c\"," ON_LIVE;
+    ask(&post, 403, "2 sessions");
+    kg_jupyter_destroy(&w->jupyter); /* the next one reads them back */
+    kg_err_t err = {0};
+    kg_jupyter_config_t config = {.sessions_max = 2};
+    assert_int_equal(kg_jupyter_create(w->server, &config, &w->jupyter, &err), 0);
+    kg_http_t *http = start("GET", "/api/sessions", NULL);
+    json_t *list = json_loads(fake_http_body(http, 10000), 0, NULL);
+    fake_http_close(&http);
+    assert_int_equal(json_array_size(list), 2);
+    for (size_t i = 0; i < 2; i++) {
+        char path[128];
+        const json_t *s = json_array_get(list, i);
+        snprintf(path, sizeof path, "/api/sessions/%s",
+                 json_string_value(json_object_get(s, "id")));
+        ask(&(fake_request_t){.path = path, .headers = {BOB}}, 404, "not found");
+        ask(&(fake_request_t){.method = "PATCH",
+                              .path = path,
+                              .headers = {ALICE},
+                              .body = "{\"name\":\"other\"}"},
+            200, "\"name\":\"other\"");
+        ask(&(fake_request_t){.method = "DELETE", .path = path, .headers = {ALICE}}, 204, "");
+        ask(&(fake_request_t){.path = path, .headers = {ALICE}}, 404, "Session not found");
+    }
+    json_decref(list);
+    ask(&(fake_request_t){.path = "/api/sessions", .headers = {ALICE}}, 200, "\"console\"");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +455,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(ids_lead_to_contexts, setup, teardown),
         cmocka_unit_test_setup_teardown(channels_are_refused_before_they_open, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_open_needs_no_key, setup, teardown),
+        cmocka_unit_test(times_have_a_fraction),
+        cmocka_unit_test(environment_is_taken_by_name),
+        cmocka_unit_test_setup_teardown(answers_have_jupyters_form, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_listed_before_all_is_known, setup, teardown),
+        cmocka_unit_test_setup_teardown(kernels_are_started_and_ended_by_operations, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(sessions_are_kept_up_to_their_limit, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

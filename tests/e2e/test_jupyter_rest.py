@@ -1,0 +1,526 @@
+"""Jupyter's REST API. The ids GA- and SV- are those of the contract: how JupyterLab attaches by --gateway-url (GA) and how
+clients of an existing server do (SV)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import tempfile
+import uuid
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Iterator
+
+import httpx
+import pytest
+from harness.client import Client, Sandbox
+from harness.daemon import TEMPLATE, Daemon, wait_for
+
+NOWHERE = "11111111-1111-4111-8111-111111111111"
+SECRET = "a-secret-of-the-client"
+MODEL = {"id": str, "name": str, "last_activity": str, "execution_state": str, "connections": int}
+
+
+class Jupyter:
+    """One client of the API, with its key as jupyter_server's gateway client sends it."""
+
+    def __init__(self, url: str, key: str | None, scheme: str = "token"):
+        headers = {"Authorization": f"{scheme} {key or ''}".strip()} if key is not None else {}
+        self.http = httpx.Client(base_url=url, headers=headers, timeout=60)
+
+    def call(self, method: str, path: str, expect: int, **kwargs: Any) -> httpx.Response:
+        answer = self.http.request(method, path, **kwargs)
+        assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
+        if expect >= 400:
+            check_error(answer)
+        return answer
+
+    def get(self, path: str, expect: int = 200, **kwargs: Any) -> Any:
+        return self.call("GET", path, expect, **kwargs).json()
+
+    def post(self, path: str, body: Any = None, expect: int = 201, **kwargs: Any) -> Any:
+        return self.call("POST", path, expect, json={} if body is None else body, **kwargs).json()
+
+    def kernel_ids(self) -> list[str]:
+        return [k["id"] for k in self.get("/api/kernels")]
+
+
+def check_error(answer: httpx.Response) -> None:
+    """GA-12"""
+    assert answer.headers["content-type"].startswith("application/json"), answer.headers
+    body = answer.json()
+    assert isinstance(body, dict) and isinstance(body["message"], str) and body["message"], body
+    assert body["reason"] is None or isinstance(body["reason"], str), body
+    assert "www-authenticate" not in answer.headers
+
+
+def check_model(model: dict[str, Any]) -> None:
+    for name, kind in MODEL.items():
+        assert isinstance(model[name], kind), model
+    assert model["execution_state"] in ("starting", "idle", "busy", "restarting", "dead"), model
+    assert re.fullmatch(r"\w+-\w+-\w+-\w+-\w+", model["id"]), model
+    datetime.strptime(model["last_activity"], "%Y-%m-%dT%H:%M:%S.%fZ")  # GA-11: as clients parse it
+
+
+@pytest.fixture(scope="module")
+def jupyter(daemon: Daemon) -> Jupyter:
+    return Jupyter(daemon.url, daemon.key)
+
+
+@pytest.fixture
+def kernel(jupyter: Jupyter) -> Iterator[dict[str, Any]]:
+    model = jupyter.post("/api/kernels", {"name": TEMPLATE})
+    yield model
+    jupyter.http.delete(f"/api/kernels/{model['id']}")
+
+
+@pytest.fixture(scope="module")
+def attached(client: Client, sandbox: Sandbox) -> Iterator[Client]:
+    """A key that may attach to `sandbox` and no more."""
+    key = client.post("/v1/keys", {"scopes": [f"attach:{sandbox.id}"]}, expect=201)
+    c = Client(client.url, key["key"])
+    yield c
+    c.close()
+    client.delete(f"/v1/keys/{key['id']}")
+
+
+def context_of(sandbox: Sandbox) -> str:
+    return str(sandbox.get()["default_context"])
+
+
+def sandbox_of(client: Client, kernel_id: str) -> dict[str, Any]:
+    context = client.get(f"/v1/contexts/{kernel_id}")
+    return dict(client.get(f"/v1/sandboxes/{context['sandbox']}"))
+
+
+# --- What is open, keys, errors --------------------------------------------------------------------
+
+
+def test_sv_01_version_needs_no_key(daemon: Daemon) -> None:
+    open_ = Jupyter(daemon.url, None)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", open_.get("/api")["version"])
+
+
+def test_sv_26_what_vs_code_asks_first(daemon: Daemon) -> None:
+    open_ = Jupyter(daemon.url, None)
+    assert open_.call("GET", "/tree?", 200).headers["content-type"].startswith("text/html")
+    open_.call("GET", "/hub/api", 404)
+
+
+def test_sv_18_options_without_a_key() -> None:
+    with Daemon("--cors-origins", "https://lab.example") as d:
+        open_ = Jupyter(d.url, None)
+        assert "access-control-allow-origin" not in open_.call("OPTIONS", "/api/kernels", 204).headers
+        asked = open_.call("OPTIONS", "/api/kernels", 204, headers={"Origin": "https://lab.example",
+                                                                   "Access-Control-Request-Method": "POST"})
+        assert asked.headers["access-control-allow-origin"] == "https://lab.example"
+        assert "PATCH" in asked.headers["access-control-allow-methods"]
+        assert "authorization" in asked.headers["access-control-allow-headers"].lower()
+        answer = Jupyter(d.url, d.key).call("GET", "/api/kernels", 200, headers={"Origin": "https://lab.example"})
+        assert answer.headers["access-control-allow-origin"] == "https://lab.example"
+
+
+@pytest.mark.parametrize("scheme", ["token", "Token", "Bearer", "bearer"])
+def test_keys_by_header(daemon: Daemon, scheme: str) -> None:
+    Jupyter(daemon.url, daemon.key, scheme).get("/api/kernels")
+
+
+@pytest.mark.parametrize("header", [None, "token", "token nope", "None abc", "Basic YTpi", "Bearer"])
+def test_ga_13_no_key_and_wrong_keys_are_403(daemon: Daemon, header: str | None) -> None:
+    open_ = Jupyter(daemon.url, None)
+    answer = open_.call("GET", "/api/kernels", 403, headers={"Authorization": header} if header is not None else {})
+    assert answer.json()["message"] == "Forbidden"
+
+
+def test_keys_in_urls_do_not_reach_logs() -> None:
+    with Daemon("--log-level", "debug") as d:
+        open_ = Jupyter(d.url, None)
+        open_.get(f"/api/kernels?token={d.key}&1692000000000")
+        open_.call("GET", f"/api/kernels?token=wrong-{SECRET}", 403)
+        open_.call("GET", f"/api/kernels/{NOWHERE}/channels?session_id=x&token={d.key}", 404)
+        assert d.key and d.key not in d.log() and SECRET not in d.log()
+
+
+def test_ga_13_sv_20_keyless_serves_the_empty_credential() -> None:
+    with Daemon(auth=False) as d:
+        assert Jupyter(d.url, "").get("/api/kernels") == []
+        assert Jupyter(d.url, None).get("/api/kernels") == []
+        Jupyter(d.url, "").call("GET", "/api/kernels", 403, headers={"Origin": "https://evil.example"})
+        Jupyter(d.url, "").call("POST", "/api/kernels", 415, content=b"{}", headers={"Content-Type": "text/plain"})
+
+
+NEGATIVE = [
+    # method, path, body, status, what the message says
+    ("GET", f"/api/kernels/{NOWHERE}", None, 404, f"Kernel does not exist: {NOWHERE}"),
+    ("DELETE", f"/api/kernels/{NOWHERE}", None, 404, f"Kernel does not exist: {NOWHERE}"),
+    ("POST", f"/api/kernels/{NOWHERE}/interrupt", b"{}", 404, "Kernel does not exist"),
+    ("POST", f"/api/kernels/{NOWHERE}/restart", b"{}", 404, "Kernel does not exist"),
+    ("GET", f"/api/kernels/{NOWHERE}/channels", None, 404, ""),
+    ("GET", "/api/kernels/no-uuid", None, 404, "Kernel does not exist"),
+    ("GET", "/api/kernels/%2e%2e%2f", None, 404, ""),
+    ("GET", "/api/kernels/%00", None, 404, ""),
+    ("GET", "/api/kernels/" + "a" * 3000, None, 404, ""),
+    ("POST", "/api/kernels", b"{bad", 400, "Invalid JSON in body of request"),
+    ("POST", "/api/kernels", b"[]", 400, ""),
+    ("POST", "/api/kernels", b"null", 400, ""),
+    ("POST", "/api/kernels", b'{"name":"nope"}', 404, "Kernel spec nope not found"),
+    ("POST", "/api/kernels", b'{"name":5}', 400, "name"),
+    ("POST", "/api/kernels", b'{"env":[]}', 400, "env"),
+    ("POST", "/api/kernels", b'{"kernel_id":"no-uuid"}', 400, "UUID"),
+    ("POST", "/api/kernels", b'{"env":{"KERNEL_ID":"$(id)"}}', 400, "UUID"),
+    ("POST", "/api/kernels", b'{"name":"ctx-nope"}', 404, "Kernel does not exist"),
+    ("POST", "/api/kernels", b'{"name":"' + b"a" * 500 + b'"}', 404, "not found"),
+    ("POST", "/api/kernels", b'{"name":"$(id)`{{7*7}}\\n"}', 404, "not found"),
+    ("PUT", "/api/kernels", b"{}", 405, "Method Not Allowed"),
+    ("PATCH", f"/api/kernels/{NOWHERE}", b"{}", 405, "Method Not Allowed"),
+    ("GET", "/api/kernelspecs/nope", None, 404, "nope not found"),
+    ("GET", "/kernelspecs/nope/logo-64x64.png", None, 404, ""),
+    ("GET", f"/kernelspecs/{TEMPLATE}/kernel.json", None, 404, ""),
+    ("GET", f"/kernelspecs/{TEMPLATE}/..%2f..%2fetc%2fpasswd", None, 404, ""),
+    ("GET", f"/api/sessions/{NOWHERE}", None, 404, "Session not found"),
+    ("DELETE", f"/api/sessions/{NOWHERE}", None, 404, "Session not found"),
+    ("PATCH", f"/api/sessions/{NOWHERE}", b"{}", 404, "Session not found"),
+    ("POST", "/api/sessions", b"", 400, "No JSON data"),
+    ("POST", "/api/sessions", b"{bad", 400, "Invalid JSON"),
+    ("POST", "/api/sessions", b'{"type":"notebook","kernel":{"name":"python3"}}', 400, "Missing field in JSON data: path"),
+    ("POST", "/api/sessions", b'{"path":"a.ipynb","kernel":{"name":"python3"}}', 400, "Missing field in JSON data: type"),
+    ("POST", "/api/sessions", b'{"path":"a.ipynb","type":"notebook","kernel":"python3"}', 400, "kernel"),
+    ("POST", "/api/sessions", b'{"path":"a","type":"notebook","kernel":{"id":"' + NOWHERE.encode() + b'"}}', 404, "does not exist"),
+    ("POST", "/api/sessions", b'{"path":"a","type":"' + b"t" * 65 + b'","kernel":{"id":"x"}}', 400, "type is longer than 64"),
+    ("POST", "/api/sessions", b'{"path":"' + b"p" * 4097 + b'","type":"notebook"}', 400, "path is longer than 4096"),
+    ("POST", "/api/sessions", b'{"path":"a","name":"' + b"n" * 1025 + b'","type":"notebook"}', 400, "name is longer than 1024"),
+    ("GET", "/api/me?permissions=%7Bbad", None, 400, ""),
+    ("GET", "/api/me?permissions=" + "a" * 5000, None, 400, "permissions"),
+    ("GET", "/api/contents", None, 404, "Not Found"),
+    ("POST", "/api/contents", b"{}", 404, "Not Found"),
+    ("GET", "/api/terminals", None, 404, "Not Found"),
+    ("GET", "/api/nope/nope", None, 404, "Not Found"),
+    ("DELETE", "/api", None, 405, "Method Not Allowed"),
+]
+
+
+@pytest.mark.parametrize("method, path, body, status, says", NEGATIVE, ids=lambda v: str(v)[:60])
+def test_negative_table(jupyter: Jupyter, method: str, path: str, body: bytes | None, status: int, says: str) -> None:
+    before = jupyter.kernel_ids()
+    headers = {"Content-Type": "application/json"} if body is not None else {}
+    answer = jupyter.call(method, path, status, content=body, headers=headers)
+    assert says in answer.json()["message"], answer.text
+    assert jupyter.kernel_ids() == before  # never a surprise kernel
+
+
+def test_body_at_its_cap_and_over_it() -> None:
+    with Daemon("--limits-body-bytes", "64KiB") as d:
+        for size, status in ((65536, 404), (65537, 413)):
+            body = b'{"name":"nope"' + b" " * (size - 15) + b"}"
+            Jupyter(d.url, d.key).call("POST", "/api/kernels", status, content=body)
+
+
+def test_sv_13_unknown_kernel_is_501_with_a_short_message(jupyter: Jupyter) -> None:
+    answer = jupyter.call("POST", "/api/sessions", 501, json={"path": "x", "type": "notebook", "kernel": {"name": "nope"}})
+    assert answer.json()["short_message"] == "nope not found"
+
+
+def test_rest_with_a_foreign_origin_and_a_key(jupyter: Jupyter) -> None:
+    jupyter.call("GET", "/api/kernels", 200, headers={"Origin": "https://evil.example"})
+
+
+def test_upgrades_are_refused_before_they_open(daemon: Daemon, jupyter: Jupyter, sandbox: Sandbox) -> None:
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+               "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    open_ = Jupyter(daemon.url, None)
+    live = f"/api/kernels/{context_of(sandbox)}/channels"
+    open_.call("GET", live, 403, headers=upgrade)
+    jupyter.call("GET", f"/api/kernels/{NOWHERE}/channels", 404, headers=upgrade)
+    jupyter.call("GET", live, 403, headers={**upgrade, "Origin": "https://evil.example"})
+
+
+# --- Status, me, kernelspecs -----------------------------------------------------------------------
+
+
+def test_sv_02_status(jupyter: Jupyter, sandbox: Sandbox) -> None:
+    status = jupyter.get("/api/status")
+    datetime.strptime(status["started"], "%Y-%m-%dT%H:%M:%S.%fZ")
+    datetime.strptime(status["last_activity"], "%Y-%m-%dT%H:%M:%S.%fZ")
+    assert status["kernels"] == len(jupyter.kernel_ids()) and isinstance(status["connections"], int)
+
+
+def test_sv_03_me(jupyter: Jupyter, attached: Client) -> None:
+    asked = {"permissions": json.dumps({"kernels": ["read", "write"], "contents": []})}
+    me = jupyter.get("/api/me", params=asked)
+    for name in ("username", "name", "display_name", "initials"):
+        assert me["identity"][name], me
+    assert me["identity"]["avatar_url"] is None and me["identity"]["color"] is None
+    assert me["permissions"] == {"kernels": ["read", "write"], "contents": []}
+    assert jupyter.get("/api/me")["permissions"] == {}
+    visitor = Jupyter(attached.url, attached.key)
+    assert visitor.get("/api/me", params=asked)["permissions"] == {"kernels": ["read"], "contents": []}
+
+
+def check_spec(spec: dict[str, Any]) -> None:
+    assert isinstance(spec["name"], str) and isinstance(spec["resources"], dict)
+    assert isinstance(spec["spec"]["argv"], list)
+    for name in ("language", "display_name"):
+        assert isinstance(spec["spec"][name], str) and spec["spec"][name]
+
+
+def test_ga_01_sv_10_kernelspecs(jupyter: Jupyter) -> None:
+    answer = jupyter.get("/api/kernelspecs?user=someone&1692000000000")
+    assert answer["default"] in answer["kernelspecs"] and TEMPLATE in answer["kernelspecs"]
+    for name, spec in answer["kernelspecs"].items():
+        assert spec["name"] == name
+        check_spec(spec)
+
+
+@pytest.mark.parametrize("name", [TEMPLATE, "python3", "python"])
+def test_ga_02_sv_11_one_kernelspec(jupyter: Jupyter, name: str) -> None:
+    spec = jupyter.get(f"/api/kernelspecs/{name}")
+    check_spec(spec)
+    assert spec["spec"]["language"] == "python"
+
+
+def test_ga_03_logos() -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as specs:
+        Path(specs).chmod(0o755)
+        folder = Path(specs) / "debian-python"
+        folder.mkdir(mode=0o755)
+        (folder / "kernel.json").write_text(json.dumps({"argv": ["/bin/true", "{connection_file}"], "display_name": "Mine",
+                                                        "language": "python"}))
+        (folder / "logo-64x64.png").write_bytes(b"\x89PNG not really")
+        with Daemon("--kernelspec-dirs", specs) as d:
+            jupyter = Jupyter(d.url, d.key)
+            spec = jupyter.get("/api/kernelspecs/debian-python")
+            assert spec["resources"] == {"logo-64x64": "/kernelspecs/debian-python/logo-64x64.png"}
+            logo = jupyter.call("GET", spec["resources"]["logo-64x64"], 200)
+            assert logo.content == b"\x89PNG not really" and logo.headers["content-type"] == "image/png"
+            jupyter.call("GET", "/kernelspecs/debian-python/logo-32x32.png", 404)
+
+
+def test_live_contexts_are_kernelspecs(jupyter: Jupyter, client: Client) -> None:
+    with client.sandbox(template=TEMPLATE, name=f"agent-{uuid.uuid4().hex[:8]}") as sb:
+        context, name = context_of(sb), sb.get()["name"]
+        spec = jupyter.get("/api/kernelspecs")["kernelspecs"][f"ctx-{context}"]
+        assert spec["spec"]["display_name"] == f"Sandal: {name}/python ({sb.id})"
+        sb.run("kept = 42")
+        model = jupyter.post("/api/kernels", {"name": f"ctx-{context}", "env": {}})
+        assert model["id"] == context
+        jupyter.call("DELETE", f"/api/kernels/{context}", 204)  # GA-17: what JupyterLab sends when it ends
+        assert context in jupyter.kernel_ids()
+        assert sb.run("kept")["text"] == "42"
+
+
+# --- Kernels ---------------------------------------------------------------------------------------
+
+
+def test_kernels_life(jupyter: Jupyter, client: Client) -> None:
+    """GA-04 to GA-09, SV-04 to SV-09"""
+    answer = jupyter.call("POST", "/api/kernels", 201, json={"name": TEMPLATE, "env": {}})
+    model = answer.json()
+    check_model(model)
+    assert model["name"] == TEMPLATE
+    kernel_id = model["id"]
+    assert answer.headers["location"] == f"/api/kernels/{kernel_id}"
+    record = sandbox_of(client, kernel_id)
+    assert record["default_context"] == kernel_id and record["metadata"]["jupyter.kernelspec"] == TEMPLATE
+    assert f"ctx-{kernel_id}" not in jupyter.get("/api/kernelspecs")["kernelspecs"]
+    check_model(jupyter.get(f"/api/kernels/{kernel_id}"))
+    assert kernel_id in jupyter.kernel_ids()
+    assert jupyter.call("POST", f"/api/kernels/{kernel_id}/interrupt", 204, content=b"{}").content == b""
+    sb = Sandbox(client, record)
+    sb.run("x = 1")
+    restarted = jupyter.call("POST", f"/api/kernels/{kernel_id}/restart", 200, content=b"{}").json()
+    check_model(restarted)
+    assert restarted["id"] == kernel_id
+    assert sb.run("'x' in globals()")["text"] == "False"
+    assert jupyter.call("DELETE", f"/api/kernels/{kernel_id}", 204).content == b""
+    assert kernel_id not in jupyter.kernel_ids()
+    jupyter.call("GET", f"/api/kernels/{kernel_id}", 404)
+    client.error("GET", f"/v1/sandboxes/{record['id']}", 404, "sandbox_not_found")
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"name":null,"env":{}}', b'{"path":"a/b.ipynb"}'])
+def test_no_name_is_the_default_kernel(jupyter: Jupyter, body: bytes) -> None:
+    headers = {"Content-Type": "application/json"}
+    model = jupyter.call("POST", "/api/kernels", 201, content=body, headers=headers).json()
+    assert model["name"] == jupyter.get("/api/kernelspecs")["default"]
+    jupyter.call("DELETE", f"/api/kernels/{model['id']}", 204)
+
+
+def test_sv_05_a_client_chooses_the_id(jupyter: Jupyter) -> None:
+    for body in ({"kernel_id": str(uuid.uuid4())}, {"env": {"KERNEL_ID": str(uuid.uuid4())}}):
+        chosen = body.get("kernel_id") or body["env"]["KERNEL_ID"]  # type: ignore[index]
+        assert jupyter.post("/api/kernels", {"name": TEMPLATE, **body})["id"] == chosen
+        assert chosen in jupyter.kernel_ids() and jupyter.get(f"/api/kernels/{chosen}")["id"] == chosen
+        jupyter.call("POST", "/api/kernels", 409, json={"name": TEMPLATE, **body})
+        jupyter.call("DELETE", f"/api/kernels/{chosen}", 204)
+        jupyter.call("GET", f"/api/kernels/{chosen}", 404)
+
+
+def test_ga_04_environment_by_allow_list() -> None:
+    with Daemon("--jupyter-env", "KERNEL_*", "--jupyter-env", "LANGUAGE", "--log-level", "debug") as d:
+        jupyter = Jupyter(d.url, d.key)
+        env = {"KERNEL_WORKING_DIR": "/nowhere/at/all", "KERNEL_USERNAME": "ann", "LANGUAGE": "de",
+               "JUPYTER_GATEWAY_AUTH_TOKEN": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "PATH": "/nowhere",
+               "KERNEL_BAD-NAME": "x", "KERNEL_NUMBER": 5}
+        model = jupyter.post("/api/kernels", {"name": TEMPLATE, "env": env})
+        client = Client(d.url, d.key)
+        sb = Sandbox(client, sandbox_of(client, model["id"]))
+        seen = sb.run("import os; {k: v for k, v in os.environ.items() if k in "
+                      "('KERNEL_WORKING_DIR', 'KERNEL_USERNAME', 'LANGUAGE', 'KERNEL_NUMBER')}")["text"]
+        assert eval(seen) == {"KERNEL_WORKING_DIR": "/nowhere/at/all", "KERNEL_USERNAME": "ann", "LANGUAGE": "de"}
+        assert sb.run(f"import os; {SECRET!r} in str(os.environ) or os.environ['PATH'] == '/nowhere'")["text"] == "False"
+        assert SECRET not in d.log() and SECRET not in json.dumps(sb.get())
+
+
+def test_lifetime_is_the_operators() -> None:
+    with Daemon("--jupyter-kernel-timeout", "77", "--jupyter-kernel-on-timeout", "kill") as d:
+        jupyter, client = Jupyter(d.url, d.key), Client(d.url, d.key)
+        model = jupyter.post("/api/kernels", {"name": TEMPLATE})
+        record = sandbox_of(client, model["id"])
+        assert record["timeout"] == 77 and record["on_timeout"] == "kill"
+
+
+def test_sv_19_unknown_queries_are_ignored(jupyter: Jupyter) -> None:
+    for path in ("/api/kernels", "/api/kernelspecs", "/api/sessions", "/api/status", "/api"):
+        jupyter.get(f"{path}?1692000000000&no_track_activity=1&x&=y&%zz")
+
+
+def test_kernels_of_others_do_not_exist(daemon: Daemon, client: Client, sandbox: Sandbox) -> None:
+    key = client.post("/v1/keys", {"owner": "somebody-else", "scopes": ["use"]}, expect=201)
+    other = Jupyter(daemon.url, key["key"])
+    assert other.get("/api/kernels") == [] and other.get("/api/sessions") == []
+    context = context_of(sandbox)
+    other.call("GET", f"/api/kernels/{context}", 404)
+    other.call("DELETE", f"/api/kernels/{context}", 404)
+    other.call("POST", "/api/kernels", 404, json={"name": f"ctx-{context}"})
+    assert not [name for name in other.get("/api/kernelspecs")["kernelspecs"] if name.startswith("ctx-")]
+    client.delete(f"/v1/keys/{key['id']}")
+
+
+# --- Attached --------------------------------------------------------------------------------------
+
+
+def test_attach_keys_see_one_sandbox(attached: Client, sandbox: Sandbox, fresh: Sandbox, jupyter: Jupyter) -> None:
+    visitor = Jupyter(attached.url, attached.key)
+    context, other = context_of(sandbox), context_of(fresh)
+    assert other in jupyter.kernel_ids()
+    assert visitor.kernel_ids() == [context]
+    assert [s["kernel"]["id"] for s in visitor.get("/api/sessions")] == [context]
+    specs = visitor.get("/api/kernelspecs")
+    assert list(specs["kernelspecs"]) == [f"ctx-{context}"] and specs["default"] == f"ctx-{context}"
+    assert visitor.post("/api/kernels", {"name": None, "env": {}})["id"] == context
+    visitor.call("POST", "/api/kernels", 403, json={"name": TEMPLATE})
+    visitor.call("GET", f"/api/kernels/{other}", 403)
+    visitor.call("DELETE", f"/api/kernels/{other}", 403)
+
+
+def test_attach_keys_leave_and_may_not_restart(attached: Client, sandbox: Sandbox) -> None:
+    visitor = Jupyter(attached.url, attached.key)
+    context = context_of(sandbox)
+    sandbox.run("state = 'kept'")
+    visitor.call("POST", f"/api/kernels/{context}/restart", 403)
+    visitor.call("POST", f"/api/kernels/{context}/interrupt", 204)
+    visitor.call("DELETE", f"/api/kernels/{context}", 204)
+    assert sandbox.run("state")["text"] == "'kept'"
+
+
+def test_kernels_that_another_key_started_are_only_left(client: Client, daemon: Daemon, kernel: dict[str, Any]) -> None:
+    owner = client.get("/v1/keys")["items"][0]["owner"]
+    key = client.post("/v1/keys", {"owner": owner, "scopes": ["use"]}, expect=201)
+    second = Jupyter(daemon.url, key["key"])
+    second.call("DELETE", f"/api/kernels/{kernel['id']}", 204)
+    assert kernel["id"] in second.kernel_ids()
+    client.delete(f"/v1/keys/{key['id']}")
+
+
+# --- Sessions --------------------------------------------------------------------------------------
+
+
+def test_sv_27_contexts_are_sessions(jupyter: Jupyter, sandbox: Sandbox) -> None:
+    context = context_of(sandbox)
+    session = next(s for s in jupyter.get("/api/sessions") if s["kernel"]["id"] == context)
+    assert session["type"] == "console" and sandbox.id in session["name"]
+    assert jupyter.get(f"/api/sessions/{session['id']}") == session
+    jupyter.call("DELETE", f"/api/sessions/{session['id']}", 204)
+    assert context in jupyter.kernel_ids()
+
+
+def test_sessions_life(jupyter: Jupyter) -> None:
+    """SV-12 to SV-16"""
+    body = {"path": "dir/ä n.ipynb", "type": "notebook", "name": None, "kernel": {"name": TEMPLATE, "id": None}}
+    answer = jupyter.call("POST", "/api/sessions", 201, json=body)
+    session = answer.json()
+    assert answer.headers["location"] == f"/api/sessions/{session['id']}"
+    assert session["path"] == "dir/ä n.ipynb" and session["name"] == "ä n.ipynb" and session["type"] == "notebook"
+    assert session["notebook"] == {"path": session["path"], "name": session["name"]}
+    check_model(session["kernel"])
+    assert jupyter.post("/api/sessions", body) == session  # the path's session, not a second kernel
+    assert [s["id"] for s in jupyter.get("/api/sessions") if s["kernel"]["id"] == session["kernel"]["id"]] == [session["id"]]
+    moved = jupyter.call("PATCH", f"/api/sessions/{session['id']}", 200, json={"path": "m.ipynb", "name": "m"}).json()
+    assert moved["path"] == "m.ipynb" and moved["name"] == "m" and moved["kernel"]["id"] == session["kernel"]["id"]
+    assert jupyter.get(f"/api/sessions/{session['id']}")["path"] == "m.ipynb"
+    jupyter.call("PATCH", f"/api/sessions/{session['id']}", 400, json={"kernel": {"id": NOWHERE}})
+    jupyter.call("PATCH", f"/api/sessions/{session['id']}", 501, json={"kernel": {"name": "nope"}})
+    changed = jupyter.call("PATCH", f"/api/sessions/{session['id']}", 200, json={"kernel": {"name": TEMPLATE}}).json()
+    assert changed["kernel"]["id"] != session["kernel"]["id"]
+    assert session["kernel"]["id"] not in jupyter.kernel_ids()
+    jupyter.call("DELETE", f"/api/sessions/{session['id']}", 204)
+    jupyter.call("GET", f"/api/sessions/{session['id']}", 404)
+    assert changed["kernel"]["id"] not in jupyter.kernel_ids()
+
+
+def test_a_session_on_a_live_context(jupyter: Jupyter, sandbox: Sandbox) -> None:
+    context = context_of(sandbox)
+    sandbox.run("state = 'kept'")
+    made = jupyter.post("/api/sessions", {"path": "live.ipynb", "type": "notebook", "kernel": {"id": context}})
+    assert made["kernel"]["id"] == context
+    jupyter.call("DELETE", f"/api/sessions/{made['id']}", 204)
+    assert sandbox.run("state")["text"] == "'kept'"
+
+
+def test_sv_16_a_session_whose_kernel_has_gone(jupyter: Jupyter) -> None:
+    sessions = [jupyter.post("/api/sessions", {"path": f"gone{i}.ipynb", "type": "notebook"}) for i in range(2)]
+    for session in sessions:
+        jupyter.call("DELETE", f"/api/kernels/{session['kernel']['id']}", 204)
+    jupyter.call("DELETE", f"/api/sessions/{sessions[0]['id']}", 410)
+    jupyter.call("GET", f"/api/sessions/{sessions[1]['id']}", 404)
+
+
+def test_sessions_at_their_limit() -> None:
+    with Daemon("--jupyter-sessions", "2") as d:
+        jupyter, client = Jupyter(d.url, d.key), Client(d.url, d.key)
+        sb = client.sandbox(template=TEMPLATE)
+        kernel = {"kernel": {"id": context_of(sb)}, "type": "notebook"}
+        for i in range(2):
+            jupyter.post("/api/sessions", {"path": f"{i}", **kernel})
+        jupyter.call("POST", "/api/sessions", 403, json={"path": "2", **kernel})
+        assert len(jupyter.get("/api/sessions")) == 2
+        sb.delete()  # those of kernels that have gone make room
+        assert jupyter.post("/api/sessions", {"path": "2", "type": "notebook"})["path"] == "2"
+
+
+def test_ga_18_ids_and_sessions_outlive_the_gateway() -> None:
+    with Daemon() as d:
+        jupyter = Jupyter(d.url, d.key)
+        chosen = str(uuid.uuid4())
+        jupyter.post("/api/kernels", {"name": TEMPLATE, "kernel_id": chosen})
+        session = jupyter.post("/api/sessions", {"path": "kept.ipynb", "type": "notebook", "kernel": {"name": TEMPLATE}})
+        before = sorted(jupyter.kernel_ids())
+        d.urls.clear()
+        os.kill(d.gateway_pid(), signal.SIGKILL)
+        wait_for(lambda: d.urls, 30)
+        jupyter = Jupyter(d.url, d.key)
+        answers: list[httpx.Response] = []
+
+        def back() -> bool:
+            answers.append(jupyter.http.get("/api/kernels"))
+            return answers[-1].status_code == 200
+
+        wait_for(back, 30)
+        assert {a.status_code for a in answers} <= {200, 503}  # SV-20: never a short list
+        assert sorted(k["id"] for k in answers[-1].json()) == before and chosen in before
+        again = jupyter.get(f"/api/sessions/{session['id']}")
+        assert again["path"] == "kept.ipynb" and again["kernel"]["id"] == session["kernel"]["id"]
+        jupyter.call("DELETE", f"/api/kernels/{chosen}", 204)  # still the one that it started
+        assert chosen not in jupyter.kernel_ids()
