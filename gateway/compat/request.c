@@ -7,10 +7,12 @@
 
 #include "gateway/api/validate.h"
 #include "gateway/view/router.h"
+#include "proto/json_scan.h"
 
 enum {
     HEADERS_MAX = 12,
-    ALLOW_MAX = 64
+    ALLOW_MAX = 64,
+    REPAIR_MAX = 262144 /* bytes of a body that is read a second time; a few ms */
 };
 
 /* --- Answers -------------------------------------------------------------------------------- */
@@ -250,11 +252,27 @@ void kg_jreq_on_request(kg_http_t *http,
 
 /* --- Bodies --------------------------------------------------------------------------------- */
 
+/* JupyterLab may send its whole environment, and in there bytes that are no UTF-8, as lone
+ * surrogates: that must not keep its kernels from starting. */
+static json_t *parse_repaired(kg_slice_t text)
+{
+    kg_json_value_t value;
+    KG_AUTO_BUF kg_buf_t copy = {0};
+    json_t *object = NULL;
+    if (text.len <= REPAIR_MAX && kg_json_check(text, KG_JSON_DEPTH_CAP, &value) == 0 &&
+        kg_json_copy(&copy, value) == 0) {
+        (void)kg_json_object_parse(kg_buf_slice(&copy), copy.len, &object, NULL);
+    }
+    return object;
+}
+
 static void on_parsed(void *user, json_t *object, kg_slice_t text, const kg_err_t *err)
 {
     kg_jreq_t *r = user;
-    (void)text;
     r->parse = NULL;
+    if (!object && err->code == KG_ERR_INVALID_JSON) {
+        object = parse_repaired(text);
+    }
     if (!object) {
         kg_err_t own = *err;
         if (err->code == KG_ERR_INVALID_JSON) {

@@ -30,17 +30,27 @@ static bool means(const kg_template_kernel_t *k, const char *name)
            (strcmp(name, "ir") == 0 && strcmp(k->language, "r") == 0);
 }
 
-bool kg_jupyter_template(const kg_core_t *core, const char *name, kg_template_kernel_t *ret)
+static bool find_template(const kg_core_t *core,
+                          const char *template_name, /* NULL = any */
+                          const char *language,      /* NULL = any */
+                          kg_template_kernel_t *ret)
 {
-    name = name ? name : kg_core_config(core)->default_template;
-    for (unsigned round = 0; round < 2; round++) {
-        for (size_t i = 0; kg_template_kernel(core, i, ret); i++) {
-            if (ret->usable && (round == 0 ? strcmp(ret->name, name) == 0 : means(ret, name))) {
-                return true;
-            }
+    for (size_t i = 0; kg_template_kernel(core, i, ret); i++) {
+        if (ret->usable && (!template_name || strcmp(ret->name, template_name) == 0) &&
+            (!language || means(ret, language))) {
+            return true;
         }
     }
     return false;
+}
+
+bool kg_jupyter_template(const kg_core_t *core, const char *name, kg_template_kernel_t *ret)
+{
+    const char *standard = kg_core_config(core)->default_template;
+    return name
+               ? find_template(core, name, NULL, ret) || find_template(core, standard, name, ret) ||
+                     find_template(core, NULL, name, ret)
+               : find_template(core, standard, NULL, ret);
 }
 
 /* --- One ------------------------------------------------------------------------------------ */

@@ -9,6 +9,7 @@ import re
 import signal
 import tempfile
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Iterator
@@ -371,6 +372,58 @@ def test_ga_04_environment_by_allow_list() -> None:
         assert eval(seen) == {"KERNEL_WORKING_DIR": "/nowhere/at/all", "KERNEL_USERNAME": "ann", "LANGUAGE": "de"}
         assert sb.run(f"import os; {SECRET!r} in str(os.environ) or os.environ['PATH'] == '/nowhere'")["text"] == "False"
         assert SECRET not in d.log() and SECRET not in json.dumps(sb.get())
+
+
+def test_zq_06_parallel_starts_at_the_quota() -> None:
+    """As many as there may be, each with the environment of its own request."""
+    with Daemon("--limits-sandboxes", "4") as d:
+        jupyter, client = Jupyter(d.url, d.key), Client(d.url, d.key)
+
+        def one(i: int) -> httpx.Response:
+            return jupyter.http.post("/api/kernels", json={"name": TEMPLATE, "env": {"KERNEL_NUMBER": str(i)}})
+
+        with ThreadPoolExecutor(12) as pool:
+            answers = list(pool.map(one, range(12)))
+        assert sorted(a.status_code for a in answers) == [201] * 4 + [403] * 8
+        for i, answer in enumerate(answers):
+            if answer.status_code == 201:
+                sb = Sandbox(client, sandbox_of(client, answer.json()["id"]))
+                assert sb.run("import os; os.environ['KERNEL_NUMBER']")["text"] == f"'{i}'"
+            else:
+                check_error(answer)
+
+
+def test_one_chosen_id_at_once(jupyter: Jupyter) -> None:
+    chosen = str(uuid.uuid4())
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: jupyter.http.post("/api/kernels", json={"name": TEMPLATE, "kernel_id": chosen}), range(4)))
+    assert sorted(a.status_code for a in answers) == [201, 409, 409, 409]
+    assert jupyter.kernel_ids().count(chosen) == 1
+    jupyter.call("DELETE", f"/api/kernels/{chosen}", 204)
+
+
+def test_restart_beside_delete(jupyter: Jupyter, client: Client) -> None:
+    for _ in range(5):
+        kernel_id = jupyter.post("/api/kernels", {"name": TEMPLATE})["id"]
+        box = sandbox_of(client, kernel_id)["id"]
+        with ThreadPoolExecutor(2) as pool:
+            restart = pool.submit(jupyter.http.post, f"/api/kernels/{kernel_id}/restart")
+            delete = pool.submit(jupyter.http.delete, f"/api/kernels/{kernel_id}")
+        assert delete.result().status_code == 204
+        assert restart.result().status_code in (200, 404, 500), restart.result().text
+        jupyter.call("GET", f"/api/kernels/{kernel_id}", 404)
+        client.error("GET", f"/v1/sandboxes/{box}", 404, "sandbox_not_found")
+
+
+def test_one_path_at_once_is_one_session(jupyter: Jupyter) -> None:
+    before = set(jupyter.kernel_ids())
+    body = {"path": "raced.ipynb", "type": "notebook", "kernel": {"name": TEMPLATE}}
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda _: jupyter.http.post("/api/sessions", json=body), range(3)))
+    assert [a.status_code for a in answers] == [201] * 3
+    assert len({a.json()["id"] for a in answers}) == 1
+    assert set(jupyter.kernel_ids()) - before == {answers[0].json()["kernel"]["id"]}
+    jupyter.call("DELETE", f"/api/sessions/{answers[0].json()['id']}", 204)
 
 
 def test_lifetime_is_the_operators() -> None:
