@@ -79,6 +79,7 @@ static void on_nudge(void *user)
 static void before_sleep(void *user)
 {
     kg_edge_t *edge = user;
+    kg_target_read_ahead(edge);
     if (lws_service_adjust_timeout(edge->lws, 1, 0) != 0) {
         edge->forced_turns = 0;
         return;

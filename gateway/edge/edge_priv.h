@@ -67,6 +67,8 @@ typedef struct kg_conn {
     bool over_limit;   /* one too many: gets a 503 */
     bool begun;        /* some of a head has come */
     bool reused;       /* had an exchange before */
+    bool ahead;        /* TLS has decrypted what lws has not read */
+    uint64_t pass;     /* of edge->passes: had its turn */
     char protocol[64]; /* UPGRADE: what the handler chose */
     void *ws_user;
     kg_target_t target;
@@ -159,6 +161,9 @@ struct kg_edge {
     kg_conn_t *conns;
     size_t conn_count;
     kg_conn_t *adopting; /* handed to lws right now */
+    size_t ahead_count;  /* of conns */
+    bool ahead_moved;
+    uint64_t passes;
     kg_timer_t *scan;
     kg_hook_t hook;
     unsigned forced_turns; /* loop turns in a row that lws asked for */
@@ -216,7 +221,9 @@ size_t kg_target_span(const kg_target_t *t, const char *data, size_t len);
 /* Keeps what of the target is among them, and puts letters in its place. */
 int kg_target_take(kg_target_t *t, char *data, size_t len);
 void kg_target_reset(kg_target_t *t);
-void kg_target_forget(const kg_conn_t *conn); /* it is going */
+void kg_target_forget(kg_conn_t *conn); /* it is going */
+/* Before the loop sleeps: has lws read what TLS has decrypted already, which no poll shows. */
+void kg_target_read_ahead(kg_edge_t *edge);
 
 /* answer.c */
 #define KG_LENGTH_CHUNKED (-1)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <utlist.h>
 
 #include "gateway/edge/edge_priv.h"
 
@@ -81,11 +82,6 @@ void kg_target_reset(kg_target_t *t)
     *t = (kg_target_t){.at = KG_TARGET_METHOD};
 }
 
-void kg_target_forget(const kg_conn_t *conn)
-{
-    serving = serving == conn ? NULL : serving;
-}
-
 /* Either of the two ways to read. */
 typedef struct reader {
     int fd;
@@ -130,6 +126,61 @@ static ssize_t read_for(kg_conn_t *conn, const reader_t *reader, char *buf, size
     return read_some(reader, buf, body > 0 && body < len ? (size_t)body : len, false);
 }
 
+/* --- What TLS holds
+ * -----------------------------------------------------------------------------------------------------
+ * lws asks TLS whether there is more only after a read that filled its buffer, and ours end sooner:
+ * a body that came in the record of its head would wait for the client's next word. */
+
+static int held_by_tls(const kg_conn_t *conn)
+{
+    typedef int pending_fn(const SSL *ssl);
+    SSL *ssl = conn->tls && conn->wsi ? lws_get_ssl(conn->wsi) : NULL;
+    pending_fn *pending = NULL;
+    kg_lws_real("SSL_pending", &pending);
+    return ssl ? pending(ssl) : 0;
+}
+
+static void set_ahead(kg_conn_t *conn, bool ahead)
+{
+    if (conn->ahead != ahead) {
+        conn->ahead = ahead;
+        conn->edge->ahead_count += ahead ? 1 : (size_t)-1;
+    }
+}
+
+void kg_target_forget(kg_conn_t *conn)
+{
+    serving = serving == conn ? NULL : serving;
+    set_ahead(conn, false);
+}
+
+static kg_conn_t *next_ahead(kg_edge_t *edge)
+{
+    kg_conn_t *conn;
+    DL_FOREACH (edge->conns, conn) {
+        if (conn->ahead && conn->pass != edge->passes) {
+            return conn;
+        }
+    }
+    return NULL;
+}
+
+void kg_target_read_ahead(kg_edge_t *edge)
+{
+    kg_conn_t *conn = NULL;
+    edge->passes++;
+    edge->ahead_moved = false;
+    while (edge->ahead_count > 0 && (conn = next_ahead(edge))) { /* any may go meanwhile */
+        struct lws_pollfd p = {
+            .fd = lws_get_socket_fd(conn->wsi), .events = LWS_POLLIN, .revents = LWS_POLLIN};
+        conn->pass = edge->passes;
+        (void)lws_service_fd_tsi(edge->lws, &p, 0);
+    }
+    if (edge->ahead_moved && edge->ahead_count > 0) { /* from what does not, lws looks away */
+        lws_cancel_service(edge->lws);
+    }
+}
+
 /* --- Three more functions that lws calls through its PLT, replaced; see lws.c
  * -----------------------------------------------------------------------------------------------------
  */
@@ -140,9 +191,15 @@ int lws_service_fd_tsi(struct lws_context *context, struct lws_pollfd *pollfd, i
 {
     struct lws *wsi = pollfd ? wsi_from_fd(context, pollfd->fd) : NULL;
     serving = wsi ? lws_get_opaque_user_data(wsi) : NULL;
+    int held = serving ? held_by_tls(serving) : 0;
     service_fn *real = NULL;
     kg_lws_real("lws_service_fd_tsi", &real);
     int rc = real(context, pollfd, tsi);
+    if (serving) {
+        int left = held_by_tls(serving);
+        serving->edge->ahead_moved = serving->edge->ahead_moved || left != held;
+        set_ahead(serving, left > 0);
+    }
     serving = NULL;
     return rc;
 }

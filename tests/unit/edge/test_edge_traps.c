@@ -161,6 +161,37 @@ static void tls_upload_of_20_mib_does_not_stall(void **state)
     tls_close(&t);
 }
 
+/* One record may hold a head, its body and the next head. */
+static void tls_record_with_head_and_body_is_answered(void **state)
+{
+    edge_fixture_t *f = *state;
+    tls_t t = tls_connect(f->ports[1]);
+    static const char one[] = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
+    char many[sizeof(one) * 3];
+    (void)snprintf(many, sizeof(many), "%s%s%s", one, one, one);
+    const char *what[] = {one, many};
+    const size_t answers[] = {1, 3};
+    assert_int_equal(
+        setsockopt(t.fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){10, 0}, sizeof(struct timeval)),
+        0);
+    for (size_t i = 0; i < KG_ARRAY_LEN(what); i++) {
+        char got[4096];
+        size_t len = 0;
+        tls_write(&t, what[i], strlen(what[i]));
+        for (size_t seen = 0; seen < answers[i];) {
+            int n = SSL_read(t.ssl, got + len, (int)(sizeof(got) - 1 - len));
+            assert_true(n > 0);
+            len += (size_t)n;
+            got[len] = '\0';
+            seen = 0;
+            for (const char *at = got; (at = strstr(at, "\r\n\r\nhello")); at++) {
+                seen++;
+            }
+        }
+    }
+    tls_close(&t);
+}
+
 /* Trap 10: no h2, though the client offers it first. */
 static void tls_speaks_http_1_1_and_says_so(void **state)
 {
@@ -528,6 +559,7 @@ int main(void)
         cmocka_unit_test(replaced_functions_are_in_force),
         T(nothing_is_poured_past_tls),
         T(tls_upload_of_20_mib_does_not_stall),
+        T(tls_record_with_head_and_body_is_answered),
         T(tls_speaks_http_1_1_and_says_so),
         T(tls_refuses_malformed_requests_in_json),
         T(tls_pipelined_behind_a_waiting_one_does_not_spin),
