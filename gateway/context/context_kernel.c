@@ -89,6 +89,7 @@ static void fresh_failed_later(void *user)
     } else if (sandbox->member) {
         kg_sandbox_end(sandbox, KG_CAUSE_ABORT, false);
     } else {
+        (void)kg_store_context_delete(context->core->store, context->id, NULL);
         kg_context_remove(context, KG_CAUSE_ABORT);
     }
 }

@@ -110,6 +110,16 @@ def test_contexts(fresh: Sandbox) -> None:
     assert fresh.run("print(x)", context=b["id"])["stdout"] == "2\n"
 
 
+def test_context_that_could_not_start_leaves_its_name(fresh: Sandbox) -> None:
+    path = fresh.path + "/contexts"
+    for wish, status, code in [
+        ({"cwd": "/not/there"}, 400, "invalid_request"),
+        ({"env": {"PYTHONHOME": "/not/there"}}, 502, "kernel_start_failed"),
+    ]:
+        fresh.client.error("POST", path, status, code, json={"language": "python", "name": "again", **wish})
+    assert fresh.context(language="python", name="again")["state"] != "dead"
+
+
 def test_pythonpath_of_the_caller_is_added(fresh: Sandbox) -> None:
     context = fresh.context(language="python", env={"PYTHONPATH": "/caller/path"})
     got = fresh.run("import sys; print('/caller/path' in sys.path, 1)", context=context["id"])
