@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -137,43 +138,59 @@ static const char *scheme(const kg_config_t *config)
     return config->tls.cert ? "https" : "http";
 }
 
-/* What a person wants to know at the start, on stderr beside the log. */
+/* A line for people, on stderr beside the log; where that is JSON it is a line of the log. */
+static void say(const kg_config_t *config, const char *text, ...) KG_PRINTF(2, 3);
+
+static void say(const kg_config_t *config, const char *text, ...)
+{
+    char line[4096 + 256]; /* a path and what stands around it */
+    char quoted[sizeof(line) + 64];
+    va_list args;
+    va_start(args, text);
+    (void)vsnprintf(line, sizeof(line), text, args);
+    va_end(args);
+    if (strcmp(config->log.format, "json") == 0) {
+        kg_log(KG_LOG_INFO, "gateway.says", "text=%s", kg_log_quote(line, quoted, sizeof(quoted)));
+    } else {
+        fprintf(stderr, "%s\n", line);
+    }
+}
+
+/* What a person wants to know at the start. */
 static void announce(const kg_main_t *m)
 {
     const kg_config_t *config = &m->config;
     for (size_t i = 0; i < config->listen.count; i++) {
         const char *address = config->listen.items[i];
         if (strncmp(address, "unix:", 5) == 0) {
-            fprintf(stderr, "sandald %s listens on %s\n", SANDAL_VERSION, address);
+            say(config, "sandald %s listens on %s", SANDAL_VERSION, address);
         } else {
             const char *colon = strrchr(address, ':');
-            fprintf(stderr, "sandald %s listens on %s://%.*s:%u\n", SANDAL_VERSION, scheme(config),
-                    (int)(colon - address), address, kg_server_port(m->server, i));
+            say(config, "sandald %s listens on %s://%.*s:%u", SANDAL_VERSION, scheme(config),
+                (int)(colon - address), address, kg_server_port(m->server, i));
         }
     }
     if (m->exposer && kg_exposer_port(m->exposer)) {
-        fprintf(stderr, "Exposed ports are served on port %u\n", kg_exposer_port(m->exposer));
+        say(config, "Exposed ports are served on port %u", kg_exposer_port(m->exposer));
     }
     if (pool_fill(config->pools.fill) == KG_POOL_FILL_START) {
-        fprintf(stderr,
-                "Warm sandboxes are kept ready; --pools-fill demand or off takes less memory\n");
+        say(config, "Warm sandboxes are kept ready; --pools-fill demand or off takes less memory");
     }
     if (config->no_auth) {
-        fprintf(stderr, "WARNING: --no-auth: every process of this machine may run code here\n");
+        say(config, "WARNING: --no-auth: every process of this machine may run code here");
     } else {
-        fprintf(stderr, "The first key is in %s/%s; local clients find it by themselves\n",
-                config->state_dir, KG_FIRST_KEY_FILE);
+        say(config, "The first key is in %s/%s; local clients find it by themselves",
+            config->state_dir, KG_FIRST_KEY_FILE);
         if (strncmp(config->listen.items[0], "unix:", 5) != 0) {
-            fprintf(stderr,
-                    "Try: curl -H \"Authorization: Bearer $(cat %s/%s)\" "
-                    "%s://127.0.0.1:%u/v1/templates\n",
-                    config->state_dir, KG_FIRST_KEY_FILE, scheme(config),
-                    kg_server_port(m->server, 0));
+            say(config,
+                "Try: curl -H \"Authorization: Bearer $(cat %s/%s)\" "
+                "%s://127.0.0.1:%u/v1/templates",
+                config->state_dir, KG_FIRST_KEY_FILE, scheme(config), kg_server_port(m->server, 0));
         }
     }
     if (strcmp(config->isolation, "none") == 0) {
-        fprintf(stderr, "WARNING: isolation `none`: code runs as an ordinary user of this machine "
-                        "and can see its files and network\n");
+        say(config, "WARNING: isolation `none`: code runs as an ordinary user of this machine "
+                    "and can see its files and network");
     }
     fflush(stderr);
 }

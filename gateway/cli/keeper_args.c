@@ -61,6 +61,9 @@ static int add_rest(const kg_config_t *config, kg_strlist_t *args)
         add_seconds(args, "--orphan-timeout", config->timeouts.orphan)) {
         return 1;
     }
+    if (strcmp(config->log.format, "json") == 0 && append_take(args, strdup("--log-json"))) {
+        return 1;
+    }
     return wants_all(config) ? append_take(args, strdup("--prepare")) : 0;
 }
 

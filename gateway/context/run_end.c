@@ -120,6 +120,8 @@ static void finish_by_cause(kg_run_t *run, bool lost, const kg_kernel_exit_t *ex
         end.message = "The run was cancelled while it was queued: nobody followed it any more.";
     } else if (run->cause == KG_CAUSE_KILL) {
         end.signal = SIGKILL;
+        end.message = "killed by signal 9 (SIGKILL): nobody followed the run any more, and its "
+                      "on_disconnect is kill";
     }
     finish(run, &end, exit);
 }

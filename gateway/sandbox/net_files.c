@@ -129,6 +129,7 @@ static bool seen_lately(int fd, uint64_t head, const kg_net_denied_t *row)
         if (old.denied.family == row->family && old.denied.protocol == row->protocol &&
             old.denied.port == row->port && memcmp(old.denied.address, row->address, 16) == 0 &&
             strncmp(old.denied.domain, row->domain, sizeof(row->domain)) == 0 &&
+            old.denied.why == row->why && old.denied.rule == row->rule &&
             row->at_ns - old.denied.at_ns < SAME_NS) {
             return true;
         }

@@ -114,6 +114,13 @@ def test_check_config_refuses_what_serve_refuses(says: str, tmp_path: Path) -> N
 
 
 @pytest.mark.smoke
+def test_every_line_of_a_log_in_json_is_json() -> None:
+    with Daemon("--log-format", "json", "--log-level", "debug") as daemon:
+        assert daemon.stop() == 0
+        events = [json.loads(line)["event"] for line in daemon.lines]
+    assert {"gateway.started", "gateway.says"} <= set(events), events  # of the keeper, and for people
+
+
 def test_unix_socket(tmp_path: Path) -> None:
     path = Path("/tmp") / f"sandal-{os.getpid()}.sock"
     with Daemon(listen=f"unix:{path}", auth=False) as d:

@@ -27,7 +27,7 @@ UID_COUNT = 64 * 65_536
 UID_RANGES = range(0x10000000, 0x70000000, UID_COUNT)
 RANGES_DIR = Path("/run/sandal-uids")  # one locked file a keeper
 
-READY = re.compile(r"listens on (https?://\S+|unix:\S+)")
+READY = re.compile(r"listens on (https?://[^\s\"]+|unix:[^\s\"]+)")
 
 
 def clean_environment() -> dict[str, str]:

@@ -398,6 +398,8 @@ static void disconnect_follows_its_policy(void **state)
         json_t *e = rig_end(rig, run, 1000);
         assert_string_equal(rows[i].status, str_of(e, "status"));
         assert_string_equal(rows[i].state_word, str_of(e, "error.state"));
+        bool told = strstr(str_of(e, "error.message"), "on_disconnect") != NULL;
+        assert_int_equal(told, rows[i].policy == KG_ON_DISCONNECT_KILL);
         json_decref(e);
     }
     drop(rig, sbx);

@@ -562,6 +562,12 @@ static void log_keeps_the_newest(void **state)
     assert_int_equal(lost, 0);
     assert_int_equal(rows[155].port, NET_DENIED_KEPT + 10);
     assert_int_equal(kg_net_denied(&nets, SLOT, &cursor, rows, 10, &lost), 0);
+    kg_net_denied_t again = rows[155];
+    again.why = KG_NET_WHY_RULE; /* another reason is another refusal */
+    assert_int_equal(net_log_add(&nets, SLOT, &again), 0);
+    again.rule = 1;
+    assert_int_equal(net_log_add(&nets, SLOT, &again), 0);
+    assert_int_equal(kg_net_denied(&nets, SLOT, &cursor, rows, 10, &lost), 2);
     assert_int_equal(kg_net_denied(&nets, SLOT + 5, &cursor, rows, 10, &lost), 0);
 }
 
