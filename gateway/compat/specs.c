@@ -26,8 +26,8 @@ bool kg_jupyter_may_start(const kg_principal_t *who)
 static bool means(const kg_template_kernel_t *k, const char *name)
 {
     const char *language = kg_language_canonical(name);
-    return strcmp(k->spec_name, name) == 0 || strcmp(k->language, language) == 0 ||
-           (strcmp(name, "ir") == 0 && strcmp(k->language, "r") == 0);
+    return !k->hidden && (strcmp(k->spec_name, name) == 0 || strcmp(k->language, language) == 0 ||
+                          (strcmp(name, "ir") == 0 && strcmp(k->language, "r") == 0));
 }
 
 static bool find_template(const kg_core_t *core,
@@ -171,7 +171,7 @@ void kg_jupyter_default_spec(kg_core_t *core, const kg_principal_t *who, char *r
         (void)kg_format(ret, cap, "%s", k.name);
     } else {
         for (size_t i = 0; !ret[0] && kg_template_kernel(core, i, &k); i++) {
-            (void)kg_format(ret, cap, "%s", k.usable ? k.name : "");
+            (void)kg_format(ret, cap, "%s", k.usable && !k.hidden ? k.name : "");
         }
     }
 }
@@ -183,7 +183,7 @@ json_t *kg_jupyter_specs_json(kg_core_t *core, const kg_principal_t *who)
     kg_template_kernel_t k;
     kg_jupyter_default_spec(core, who, standard, sizeof standard);
     for (size_t i = 0; specs && kg_jupyter_may_start(who) && kg_template_kernel(core, i, &k); i++) {
-        if (k.usable) {
+        if (k.usable && !k.hidden) {
             (void)json_object_set_new(specs, k.name, template_json(&k));
         }
     }

@@ -59,8 +59,8 @@ bool kg_template_kernel(const kg_core_t *core, size_t index, kg_template_kernel_
     for (size_t i = 0; tpl->main_language && i < tpl->language_count; i++) {
         lang = strcmp(tpl->languages[i].name, tpl->main_language) == 0 ? &tpl->languages[i] : lang;
     }
-    *ret_kernel = (kg_template_kernel_t){.name = tpl->name, .dir = tpl->dir};
-    if (lang && !tpl->hidden && tpl->built && kg_template_usable(tpl, lang, NULL) == 0) {
+    *ret_kernel = (kg_template_kernel_t){.name = tpl->name, .dir = tpl->dir, .hidden = tpl->hidden};
+    if (lang && tpl->built && kg_template_usable(tpl, lang, NULL) == 0) {
         ret_kernel->usable = true;
         ret_kernel->language = lang->name;
         ret_kernel->spec_name = lang->spec->name;

@@ -17,7 +17,8 @@ const char *kg_template_name(const kg_template_t *tpl);
 typedef struct kg_template_kernel {
     const char *name; /* the template's */
     const char *dir;
-    bool usable; /* built, not hidden, and it has one: else what follows is NULL */
+    bool hidden; /* in no list, but can be named */
+    bool usable; /* built, and it has one: else what follows is NULL */
     const char *language;
     const char *spec_name; /* of its kernelspec, like what follows */
     const char *spec_language;

@@ -268,13 +268,14 @@ def check_spec(spec: dict[str, Any]) -> None:
 
 def test_ga_01_sv_10_kernelspecs(jupyter: Jupyter) -> None:
     answer = jupyter.get("/api/kernelspecs?user=someone&1692000000000")
-    assert answer["default"] in answer["kernelspecs"] and TEMPLATE in answer["kernelspecs"]
+    assert answer["default"] in answer["kernelspecs"]
+    assert "code-interpreter-python-debian" not in answer["kernelspecs"]  # hidden: can be named alone
     for name, spec in answer["kernelspecs"].items():
         assert spec["name"] == name
         check_spec(spec)
 
 
-@pytest.mark.parametrize("name", [TEMPLATE, "python3", "python"])
+@pytest.mark.parametrize("name", [TEMPLATE, "code-interpreter-python-debian", "python3", "python"])
 def test_ga_02_sv_11_one_kernelspec(jupyter: Jupyter, name: str) -> None:
     spec = jupyter.get(f"/api/kernelspecs/{name}")
     check_spec(spec)
@@ -298,6 +299,7 @@ def test_ga_03_logos() -> None:
             jupyter.call("GET", "/kernelspecs/debian-python/logo-32x32.png", 404)
 
 
+@pytest.mark.smoke
 def test_live_contexts_are_kernelspecs(jupyter: Jupyter, client: Client) -> None:
     with client.sandbox(template=TEMPLATE, name=f"agent-{uuid.uuid4().hex[:8]}") as sb:
         context, name = context_of(sb), sb.get()["name"]
@@ -314,6 +316,7 @@ def test_live_contexts_are_kernelspecs(jupyter: Jupyter, client: Client) -> None
 # --- Kernels ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 def test_kernels_life(jupyter: Jupyter, client: Client) -> None:
     """GA-04 to GA-09, SV-04 to SV-09"""
     answer = jupyter.call("POST", "/api/kernels", 201, json={"name": TEMPLATE, "env": {}})

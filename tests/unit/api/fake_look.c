@@ -85,7 +85,8 @@ const kg_core_config_t *kg_core_config(const kg_core_t *core)
     return &config;
 }
 
-/* --- Templates: "python", and one that is not built ------------------------------------------ */
+/* --- Templates: "python", one that is not built, one that is hidden
+ * ------------------------------------------ */
 
 const char *kg_language_canonical(const char *name)
 {
@@ -96,8 +97,10 @@ bool kg_template_kernel(const kg_core_t *core, size_t index, kg_template_kernel_
 {
     static const char *const argv[] = {"python", "-m", "fake", NULL};
     (void)core;
-    *ret_kernel = (kg_template_kernel_t){.name = index == 0 ? "unbuilt" : "python", .dir = "/"};
-    if (index == 1) {
+    static const char *const names[] = {"unbuilt", "python", "veiled"};
+    *ret_kernel = (kg_template_kernel_t){
+        .name = index < 3 ? names[index] : NULL, .dir = "/", .hidden = index == 2};
+    if (index == 1 || index == 2) {
         ret_kernel->usable = true;
         ret_kernel->language = ret_kernel->spec_language = "python";
         ret_kernel->spec_name = "kernel";
@@ -105,7 +108,7 @@ bool kg_template_kernel(const kg_core_t *core, size_t index, kg_template_kernel_
         ret_kernel->metadata = "{\"debugger\":true}";
         ret_kernel->argv = argv;
     }
-    return index < 2;
+    return index < 3;
 }
 
 int kg_template_resource(const kg_template_kernel_t *kernel,

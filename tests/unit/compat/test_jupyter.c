@@ -293,9 +293,12 @@ static void answers_have_jupyters_form(void **state)
          200,
          "\"resources\":{\"logo-64x64\":\"/kernelspecs/python/logo-64x64.png\"}"},
         {{.path = "/api/kernelspecs", .headers = {VISITOR}}, 200, "{\"default\":\"" LIVE "\""},
-        {{.path = "/api/kernelspecs", .headers = {BOB}}, 200, "\"kernelspecs\":{\"python\""},
+        {{.path = "/api/kernelspecs", .headers = {BOB}},
+         200,
+         "\"kernelspecs\":{\"python\":{\"name\":\"python\""},
         {{.path = "/api/kernelspecs/python3", .headers = {ALICE}}, 200, "\"debugger\":true"},
         {{.path = "/api/kernelspecs/unbuilt", .headers = {ALICE}}, 404, "unbuilt not found"},
+        {{.path = "/api/kernelspecs/veiled", .headers = {ALICE}}, 200, "\"veiled\""},
         {{.path = "/api/kernelspecs/python", .headers = {VISITOR}}, 404, "not found"},
         {{.path = "/api/kernelspecs/" LIVE, .headers = {BOB}}, 404, "not found"},
         {{.path = "/api/kernelspecs/" LIVE, .headers = {VISITOR}},
@@ -380,6 +383,14 @@ static void nothing_is_listed_before_all_is_known(void **state)
         fake_http_close(&http);
     }
     ask(&(fake_request_t){.path = "/api"}, 200, "version");
+}
+
+static void hidden_templates_are_in_no_list(void **state)
+{
+    (void)state;
+    kg_http_t *http = fake_http(&(fake_request_t){.path = "/api/kernelspecs", .headers = {ALICE}});
+    assert_null(strstr(fake_http_body(http, 10000), "veiled"));
+    fake_http_close(&http);
 }
 
 static kg_http_t *start(const char *method, const char *path, const char *body)
@@ -471,6 +482,7 @@ int main(void)
         cmocka_unit_test(environment_is_taken_by_name),
         cmocka_unit_test_setup_teardown(answers_have_jupyters_form, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_listed_before_all_is_known, setup, teardown),
+        cmocka_unit_test_setup_teardown(hidden_templates_are_in_no_list, setup, teardown),
         cmocka_unit_test_setup_teardown(kernels_are_started_and_ended_by_operations, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(sessions_are_kept_up_to_their_limit, setup, teardown),
