@@ -21,7 +21,35 @@ void kg_out_fini(kg_out_t *out)
     kg_buf_fini(&out->parent);
     kg_buf_fini(&out->metadata);
     kg_buf_fini(&out->content);
+    for (size_t i = 0; i < out->buffer_count; i++) {
+        kg_buf_fini(&out->buffers[i]);
+    }
+    free(out->buffers);
+    out->buffers = NULL;
+    out->buffer_count = 0;
     out->msg_id[0] = '\0';
+}
+
+int kg_out_add_buffers(kg_out_t *out, const kg_slice_t *buffers, size_t count)
+{
+    if (count == 0) {
+        return 0;
+    }
+    if (count > KG_WIRE_FRAMES_MAX - KG_OUT_FRAMES) {
+        return -E2BIG;
+    }
+    out->buffers = calloc(count, sizeof(*out->buffers));
+    if (!out->buffers) {
+        return -ENOMEM;
+    }
+    out->buffer_count = count;
+    for (size_t i = 0; i < count; i++) {
+        int rc = kg_buf_append_slice(&out->buffers[i], buffers[i]);
+        if (rc < 0) {
+            return rc;
+        }
+    }
+    return 0;
 }
 
 void kg_out_frames(const kg_out_t *out, kg_slice_t ret_frames[KG_OUT_FRAMES])

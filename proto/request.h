@@ -10,8 +10,12 @@
 typedef struct kg_out {
     char msg_id[KG_MSG_ID_MAX];
     kg_buf_t sig, header, parent, metadata, content;
+    kg_buf_t *buffers; /* behind the frames below, unsigned */
+    size_t buffer_count;
 } kg_out_t;
 void kg_out_fini(kg_out_t *out);
+/* Copies them. -E2BIG: over KG_WIRE_FRAMES_MAX with the frames below. Once, before it is sent. */
+int kg_out_add_buffers(kg_out_t *out, const kg_slice_t *buffers, size_t count);
 #define KG_OUT_FRAMES 6
 /* Borrowed view: delimiter, signature, header, parent, metadata, content. */
 void kg_out_frames(const kg_out_t *out, kg_slice_t ret_frames[KG_OUT_FRAMES]);

@@ -7,6 +7,7 @@
 #include <sodium.h>
 
 #include "gateway/base/str.h"
+#include "gateway/compat/channels.h"
 #include "gateway/compat/credential.h"
 #include "gateway/compat/request.h"
 #include "gateway/compat/sessions.h"
@@ -65,8 +66,11 @@ int kg_jupyter_authenticate(kg_jupyter_t *jupyter,
 
 /* --- Channels ------------------------------------------------------------------------------- */
 
-static int
-open_channels(kg_jupyter_t *jupyter, const kg_http_head_t *head, kg_slice_t offered, kg_err_t *err)
+static int open_channels(kg_jupyter_t *jupyter,
+                         const kg_http_head_t *head,
+                         kg_slice_t offered,
+                         kg_upgrade_reply_t *reply,
+                         kg_err_t *err)
 {
     char id[KG_ID_MAX];
     kg_principal_t who;
@@ -82,9 +86,7 @@ open_channels(kg_jupyter_t *jupyter, const kg_http_head_t *head, kg_slice_t offe
     rc = kg_jupyter_authenticate(jupyter, head, offered, &who, err);
     rc = rc < 0 ? rc : kg_core_ready(jupyter->core, err);
     rc = rc < 0 ? rc : kg_kernel_find(jupyter->core, &who, id, &kernel, err);
-    return rc < 0 ? rc
-                  : kg_err_set(err, KG_ERR_NOT_SUPPORTED,
-                               "Channels of kernels are not part of this build.");
+    return rc < 0 ? rc : kg_channels_accept(jupyter, &kernel, head, offered, reply, err);
 }
 
 static int
@@ -92,7 +94,7 @@ on_upgrade(const kg_http_head_t *head, kg_slice_t offered, kg_upgrade_reply_t *r
 {
     kg_jupyter_t *jupyter = user;
     kg_err_t err = {0};
-    if (open_channels(jupyter, head, offered, &err) == 0) {
+    if (open_channels(jupyter, head, offered, reply, &err) == 0) {
         return 0;
     }
     kg_api_count_error(kg_server_api(jupyter->server), err.code);
@@ -131,6 +133,10 @@ int kg_jupyter_create(kg_server_t *server,
                     .on_body = kg_jreq_on_body,
                     .on_http_close = kg_jreq_on_close,
                     .on_upgrade = on_upgrade,
+                    .on_upgrade_failed = kg_channels_on_upgrade_failed,
+                    .on_ws_open = kg_channels_on_open,
+                    .on_ws_message = kg_channels_on_message,
+                    .on_ws_close = kg_channels_on_close,
                     .user = j},
     };
     int rc = kg_jsessions_load(j, err);

@@ -15,7 +15,8 @@ struct kg_jupyter {
     uint64_t started_ns; /* wall clock */
     kg_jsession_t *sessions;
     unsigned session_count;
-    kg_dialect_t dialect; /* user of its handler is this */
+    struct kg_channels *channels; /* channels.c */
+    kg_dialect_t dialect;         /* user of its handler is this */
 };
 
 /* Who asks, by `Authorization: token KEY` or `Bearer KEY`, X-API-Key, ?token=KEY, or the

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "gateway/base/str.h"
+#include "gateway/context/attach.h"
 
 void kg_jupyter_time(uint64_t wall_ns, char ret[KG_JUPYTER_TIME_MAX])
 {
@@ -27,7 +28,8 @@ json_t *kg_jupyter_kernel_json(const kg_jupyter_t *jupyter, const kg_kernel_ref_
     kg_context_look(kernel->context, &look);
     kg_jupyter_time(look.active_ns, active);
     return json_pack("{s:s, s:s, s:s, s:s, s:i}", "id", kernel->id, "name", look.template_name,
-                     "last_activity", active, "execution_state", look.state, "connections", 0);
+                     "last_activity", active, "execution_state", look.state, "connections",
+                     (int)kg_context_attached(kernel->context));
 }
 
 void kg_jupyter_label(const kg_context_t *context, char ret[KG_JUPYTER_LABEL_MAX])

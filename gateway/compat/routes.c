@@ -6,6 +6,7 @@
 #include "gateway/compat/kernels.h"
 #include "gateway/compat/model.h"
 #include "gateway/compat/sessions.h"
+#include "gateway/context/attach.h"
 #include "gateway/view/router.h"
 
 enum {
@@ -33,6 +34,7 @@ static void tree(kg_jreq_t *r)
 typedef struct tally {
     uint64_t active_ns;
     int kernels;
+    int connections;
 } tally_t;
 
 static bool count_kernel(void *user, const kg_kernel_ref_t *kernel)
@@ -42,6 +44,7 @@ static bool count_kernel(void *user, const kg_kernel_ref_t *kernel)
     kg_context_look(kernel->context, &look);
     t->active_ns = look.active_ns > t->active_ns ? look.active_ns : t->active_ns;
     t->kernels++;
+    t->connections += (int)kg_context_attached(kernel->context);
     return true;
 }
 
@@ -58,7 +61,7 @@ static void status(kg_jreq_t *r)
     kg_jupyter_time(t.active_ns, active);
     kg_jreq_json_take(r, 200,
                       json_pack("{s:s, s:s, s:i, s:i}", "started", since, "last_activity", active,
-                                "kernels", t.kernels, "connections", 0),
+                                "kernels", t.kernels, "connections", t.connections),
                       NULL);
 }
 

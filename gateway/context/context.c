@@ -5,6 +5,7 @@
 
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
+#include "gateway/context/attach_internal.h"
 #include "gateway/context/internal.h"
 
 /* ---- checks ---- */
@@ -61,6 +62,7 @@ void kg_context_free(kg_context_t *context)
     (void)kg_err_set(&err, KG_ERR_CONTEXT_NOT_FOUND, "context %s was deleted", context->id);
     kg_jobs_abort(context, KG_CAUSE_ABORT, true, &err);
     kg_job_destroy(&context->current);
+    kg_bridge_free(context);
     kg_inc_close(&context->inc);
     kg_kernel_memo_drop(context);
     kg_timer_close(&context->backoff);

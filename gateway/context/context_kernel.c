@@ -6,6 +6,7 @@
 
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
+#include "gateway/context/attach_internal.h"
 #include "gateway/context/internal.h"
 
 bool kg_context_running(const kg_context_t *context)
@@ -120,6 +121,7 @@ static void give_up(void *user)
     kg_log(KG_LOG_WARN, "context.dead", "context=%s code=%s", context->id, kg_err_name(err.code));
     kg_context_fail_jobs(context, &err);
     kg_context_fail_waits(context, &err);
+    kg_bridge_dead(context, &err);
 }
 
 void kg_context_start_failed(kg_context_t *context, const kg_err_t *err)

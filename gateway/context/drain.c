@@ -1,6 +1,7 @@
 /* gateway/context: the daemon's stop. Queued runs end at once, running ones when their grace is
  * over; then kernels and sandboxes go, their files and records stay. */
 #include "gateway/base/log.h"
+#include "gateway/context/attach_internal.h"
 #include "gateway/context/internal.h"
 #include "gateway/context/warm.h"
 
@@ -73,6 +74,13 @@ void kg_core_drain_check(kg_core_t *core)
     }
 }
 
+static void end_attached(kg_core_t *core)
+{
+    for (kg_context_t *c = core->contexts; c; c = c->hh.next) {
+        kg_bridge_end(c, false);
+    }
+}
+
 static void poll_runs(void *user)
 {
     kg_core_t *core = user;
@@ -83,6 +91,7 @@ static void poll_runs(void *user)
         return;
     }
     core->drain_over = true;
+    end_attached(core);
     end_places(core);
     kg_core_drain_check(core);
 }
@@ -104,6 +113,7 @@ void kg_core_drain(kg_core_t *core, kg_fn *done, void *user)
     }
     if (kg_timer_create(core->loop, poll_runs, core, &core->drain_timer)) {
         core->drain_over = true;
+        end_attached(core);
         end_places(core);
         kg_core_drain_check(core);
         return;

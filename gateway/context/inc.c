@@ -6,6 +6,7 @@
 
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
+#include "gateway/context/attach_internal.h"
 #include "gateway/context/internal.h"
 #include "gateway/context/warm.h"
 #include "gateway/context/zygote.h"
@@ -109,7 +110,11 @@ void kg_inc_close(kg_inc_t **inc)
         return;
     }
     *inc = NULL;
+    if (i->context) {
+        kg_bridge_kernel_closed(i->context, i->ready_ns > 0);
+    }
     i->context = NULL;
+    kg_buf_fini(&i->info);
     drop_items(i);
     release_held(i);
     kg_timer_close(&i->pump);
@@ -262,8 +267,9 @@ static void ahead_free(void *place)
 static void on_message(void *user, kg_channel_t channel, const kg_jmsg_t *msg, void *prepared_take)
 {
     kg_run_t *run = user;
-    (void)channel;
-    (void)msg;
+    if (run->client && channel != KG_CHANNEL_IOPUB) {
+        kg_run_client_message(run, channel, msg);
+    }
     if (!prepared_take) {
         kg_log(KG_LOG_ERROR, "run.output_lost", "run=%s error=%d", run->id, ENOMEM);
         return;
@@ -327,6 +333,11 @@ int kg_inc_execute(kg_inc_t *inc, kg_run_t *run, kg_err_t *err)
         .store_history = !run->silent, /* else it would have a number that nobody sees */
         .allow_stdin = run->input_wait || run->line_mode,
     };
+    if (run->client) {
+        args.silent = run->client->silent;
+        args.store_history = run->client->store_history;
+        args.user_expressions = kg_buf_slice(&run->client->user_expressions);
+    }
     kg_request_sink_t sink = {
         .prepare = prepare,
         .prepared_free = prepared_free,
@@ -345,6 +356,10 @@ int kg_inc_execute(kg_inc_t *inc, kg_run_t *run, kg_err_t *err)
         options_free(sink.prepare_arg);
         run->inc = NULL;
         return rc;
+    }
+    if (run->client) {
+        kg_bridge_note(inc->context, kg_request_msg_id(run->request),
+                       kg_buf_slice(&run->client->header));
     }
     inc->ran = true;
     return 0;
@@ -392,7 +407,6 @@ static void on_ready(void *user, kg_json_value_t info)
 {
     kg_inc_t *inc = user;
     kg_context_t *context = inc->context;
-    (void)info;
     if (!context) {
         return;
     }
@@ -401,6 +415,7 @@ static void on_ready(void *user, kg_json_value_t info)
     } else {
         started(inc);
     }
+    kg_bridge_ready(inc, info);
     kg_wait_t *waits = KG_TAKE(context->ready_waits);
     kg_sandbox_t *sandbox = context->sandbox;
     context->fresh = false;
@@ -466,7 +481,13 @@ static void on_output(void *user, bool is_stderr, kg_slice_t bytes)
         kg_buf_fini(&item.text);
         return;
     }
+    kg_bridge_text(inc, is_stderr, kg_buf_slice(&item.text));
     push(inc, &item);
+}
+
+static void on_iopub(void *user, const kg_jmsg_t *msg)
+{
+    kg_bridge_iopub(user, msg);
 }
 
 /* Of a run before the restart, and its log can't take it any more: the 1st, 2nd, 4th, 8th … */
@@ -585,6 +606,7 @@ static int start_kernel(kg_inc_t *inc, kg_context_t *context, kg_err_t *err)
         .on_ready = on_ready,
         .on_failed = on_failed,
         .on_output = on_output,
+        .on_iopub = on_iopub,
         .on_orphan = on_orphan,
         .on_exit = on_exit_told,
     };

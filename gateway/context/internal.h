@@ -52,6 +52,8 @@ typedef struct kg_zygote kg_zygote_t; /* zygote.c */
 typedef struct kg_zygote_failure kg_zygote_failure_t;
 typedef struct kg_question kg_question_t;     /* to the keeper, metrics.c */
 typedef struct kg_net_change kg_net_change_t; /* sandbox_network.c */
+typedef struct kg_bridge kg_bridge_t;         /* attach_internal.h */
+typedef struct kg_run_client kg_run_client_t; /* likewise */
 
 /* ---- callbacks that wait ---- */
 
@@ -163,8 +165,9 @@ struct kg_run {
     char *key;
     char code_hash[33];
 
-    bool is_command;       /* its log is that of a process */
-    kg_command_t *command; /* until that is no longer found */
+    kg_run_client_t *client; /* an attached client's, until it has ended; or NULL */
+    bool is_command;         /* its log is that of a process */
+    kg_command_t *command;   /* until that is no longer found */
 
     /* how it goes */
     kg_job_t *job; /* until it left the queue */
@@ -344,6 +347,7 @@ struct kg_context {
     uint64_t saved_count;      /* of execution_count */
     kg_wait_t *ready_waits;    /* create, reset */
     kg_wait_t *gone_wait;      /* delete */
+    kg_bridge_t *bridge;       /* attach.c; NULL: nobody ever was attached */
     kg_context_t *prev, *next; /* of the sandbox */
     UT_hash_handle hh;         /* all of the core, by id */
 };
@@ -425,7 +429,9 @@ struct kg_inc {
     kg_item_t *items; /* what came while something bigger is being applied, in order */
     kg_timer_t *pump;
     kg_utf8_stream_t streams[2];
-    kg_inc_t *prev, *next; /* of the core */
+    char voice[KG_MSG_ID_MAX]; /* session of the kernel's messages; "" before the first */
+    kg_buf_t info;             /* its kernel_info_reply's content, canonical; empty: not known */
+    kg_inc_t *prev, *next;     /* of the core */
 };
 
 int kg_inc_start(kg_context_t *context, kg_err_t *err);

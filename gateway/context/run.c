@@ -8,6 +8,7 @@
 
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
+#include "gateway/context/attach_internal.h"
 #include "gateway/context/internal.h"
 #include "gateway/run/reader.h"
 
@@ -101,6 +102,7 @@ static void drop_request_data(kg_run_t *run)
 {
     kg_buf_fini(&run->code);
     kg_buf_fini(&run->input_header);
+    kg_run_client_destroy(&run->client);
     json_decref(run->env);
     json_decref(run->lines);
     run->env = NULL;
@@ -430,7 +432,9 @@ static int copy_opts(kg_run_t *run, const kg_context_t *context, const kg_run_op
     run->cwd = opts->cwd ? strdup(opts->cwd) : NULL;
     run->key = opts->key ? strdup(opts->key) : NULL;
     hash_code(opts, run->code_hash);
-    bool bad = (has_lines && !run->lines) || (opts->cwd && !run->cwd) || (opts->key && !run->key) ||
+    run->client = opts->client ? kg_run_client_new(opts->client) : NULL;
+    bool bad = (opts->client && !run->client) || (has_lines && !run->lines) ||
+               (opts->cwd && !run->cwd) || (opts->key && !run->key) ||
                kg_buf_append(&run->code, opts->code.data ? opts->code.data : "", opts->code.len);
     return bad ? -ENOMEM : 0;
 }

@@ -22,6 +22,15 @@ typedef enum kg_on_disconnect {
     KG_ON_DISCONNECT_KILL
 } kg_on_disconnect_t;
 
+/* Of a client that is attached to the kernel itself (attach.h): what its execute_request says
+ * beside the code. Borrowed for the call. */
+typedef struct kg_run_client_opts {
+    struct kg_attach *attach;
+    kg_slice_t header;           /* canonical, of the request */
+    kg_slice_t user_expressions; /* canonical object */
+    bool silent, store_history, stop_on_error;
+} kg_run_client_opts_t;
+
 /* Borrowed for the call. Zero-initialise, then set timeout_ms and retain_s to -1 for the defaults.
  */
 typedef struct kg_run_opts {
@@ -39,8 +48,9 @@ typedef struct kg_run_opts {
     bool ansi;
     uint64_t output_bytes, result_bytes, events; /* 0 = default; over the operator's cap: 400 */
     kg_on_exceed_asked_t on_exceed;
-    const char *key;  /* idempotency, in the sandbox */
-    int64_t retain_s; /* -1 = default */
+    const char *key;                    /* idempotency, in the sandbox */
+    int64_t retain_s;                   /* -1 = default */
+    const kg_run_client_opts_t *client; /* or NULL */
 } kg_run_opts_t;
 
 /* Queues a run and returns it at once; what happens is in its log. A kernel that has to be started

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gateway/base/log.h"
+#include "gateway/context/attach_internal.h"
 #include "gateway/context/internal.h"
 
 enum {
@@ -97,6 +98,7 @@ static void finish(kg_run_t *run, kg_run_end_t *end, const kg_kernel_exit_t *exi
         kg_log(KG_LOG_ERROR, "run.finish", "run=%s error=%d", run->id, -rc);
     }
     count(run, end->usage.wall_ms);
+    kg_run_client_ended(run);
     free_inputs(run);
     if (run->sandbox) {
         kg_sandbox_touch(run->sandbox);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "gateway/base/log.h"
+#include "gateway/context/attach_internal.h"
 #include "gateway/context/internal.h"
 #include "proto/json_scan.h"
 
@@ -352,6 +353,7 @@ static void start_job(kg_context_t *context)
 
 void kg_context_pump(kg_context_t *context)
 {
+    kg_bridge_pump(context);
     if (!context->jobs || context->gone) {
         return;
     }

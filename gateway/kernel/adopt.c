@@ -46,7 +46,7 @@ bool kg_kernel_is_earlier(const kg_kernel_t *k, const char *msg_id)
 {
     size_t len = strlen(k->session.id);
     uint64_t number = 0;
-    return k->adopted && strncmp(msg_id, k->session.id, len) == 0 && msg_id[len] == '_' &&
+    return k->adopted && kg_kernel_is_ours(k, msg_id) &&
            kg_parse_u64(msg_id + len + 1, 0, UINT64_MAX, &number) == 0 &&
            number <= k->number_before;
 }

@@ -73,6 +73,9 @@ struct kg_request {
     void *user;
     char msg_id[KG_MSG_ID_MAX];
     bool execute;
+    bool forward;  /* a client's */
+    bool no_reply; /* with forward: idle is its end */
+    bool shell;    /* with forward: sent there */
     bool allow_stdin;
     bool replied;
     bool idled;
@@ -243,7 +246,22 @@ void kg_router_deliver(kg_kernel_t *k,
                        void (*prepared_free)(void *));
 void kg_router_bad(kg_kernel_t *k, kg_channel_t channel, int rc);
 
+/* forward.c */
+void kg_forward_on_idle(kg_request_t *req);
+/* Its deadline has passed: true when it is to be waited for on, and a new one is set. */
+bool kg_forward_goes_on(kg_request_t *req, uint64_t now);
+
 /* request.c */
+/* Whether anything can be sent now. */
+int kg_request_sendable(const kg_kernel_t *k, kg_err_t *err);
+/* A request of its own for out, sent; empties out when the message has to wait for the barrier. */
+int kg_request_new(kg_kernel_t *k,
+                   kg_channel_t channel,
+                   kg_out_t *out,
+                   const kg_request_sink_t *sink,
+                   void *user,
+                   kg_request_t **ret_request,
+                   kg_err_t *err);
 kg_request_t *kg_request_find(const kg_kernel_t *k, const char *msg_id);
 void kg_request_hold(kg_request_t *req);
 void kg_request_drop(kg_request_t *req); /* undoes hold, frees what was released meanwhile */

@@ -66,6 +66,9 @@ typedef struct kg_kernel_sink {
     void (*on_state)(void *user, kg_kernel_state_t state);
     /* The process's own fd 1 and 2, from birth on, whatever the state. Any bytes, cut anywhere. */
     void (*on_output)(void *user, bool is_stderr, kg_slice_t bytes);
+    /* Every iopub message but welcomes, from before on_ready on and before whom it belongs to gets
+     * it. Must not close the kernel. */
+    void (*on_iopub)(void *user, const kg_jmsg_t *msg);
     /* iopub message whose parent isn't a request that is still held: late output after release, a
      * client's comm, a bare update_display_data. Never status. */
     void (*on_orphan)(void *user, const kg_jmsg_t *msg);
@@ -151,7 +154,7 @@ void kg_kernel_stats(const kg_kernel_t *kernel, kg_kernel_stats_t *ret_stats);
 
 typedef enum kg_request_how {
     KG_REQUEST_DONE,     /* execute: reply and idle; others: reply */
-    KG_REQUEST_NO_REPLY, /* execute: idle came, the reply did not */
+    KG_REQUEST_NO_REPLY, /* execute, forward: idle came, the reply did not */
     KG_REQUEST_NO_IDLE,  /* execute: reply came, idle did not */
     KG_REQUEST_SILENT,   /* others: no reply by the deadline */
     KG_REQUEST_UNSENT,   /* it waited for an interrupt of the one before it to be over, and was
@@ -241,6 +244,28 @@ int kg_kernel_ask(kg_kernel_t *kernel,
                   void *user,
                   kg_request_t **ret_request,
                   kg_err_t *err);
+
+/* A message of a client's (proto/client_msg.h), sent at any time after ready. While a cell runs it
+ * waits in the kernel with no deadline; else it ends SILENT when nothing at all came for it within
+ * 2 s, or no reply 60 s after the kernel's last word on it, and NO_REPLY when idle came without
+ * one. */
+typedef struct kg_kernel_forward {
+    kg_channel_t channel; /* SHELL or CONTROL */
+    const char *msg_type;
+    kg_slice_t metadata; /* canonical JSON objects, complete */
+    kg_slice_t content;
+    const kg_slice_t *buffers;
+    size_t buffer_count;
+    bool no_reply; /* comm messages: idle ends it, DONE */
+} kg_kernel_forward_t;
+int kg_kernel_forward(kg_kernel_t *kernel,
+                      const kg_kernel_forward_t *forward,
+                      const kg_request_sink_t *sink,
+                      void *user,
+                      kg_request_t **ret_request,
+                      kg_err_t *err);
+/* Of a message id: this kernel's gateway, or one before it, made the request. */
+bool kg_kernel_is_ours(const kg_kernel_t *kernel, const char *msg_id);
 
 const char *kg_request_msg_id(const kg_request_t *request);
 bool kg_request_is_sent(const kg_request_t *request);

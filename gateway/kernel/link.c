@@ -313,9 +313,12 @@ int kg_link_send(kg_kernel_t *k, kg_channel_t channel, const kg_out_t *out)
     if (!zchan || k->life != KG_LIFE_RUNNING) {
         return -EPIPE;
     }
-    kg_slice_t frames[KG_OUT_FRAMES];
+    kg_slice_t frames[KG_WIRE_FRAMES_MAX];
     kg_out_frames(out, frames);
-    return kg_zchan_send(zchan, frames, KG_OUT_FRAMES);
+    for (size_t i = 0; i < out->buffer_count; i++) {
+        frames[KG_OUT_FRAMES + i] = kg_buf_slice(&out->buffers[i]);
+    }
+    return kg_zchan_send(zchan, frames, KG_OUT_FRAMES + out->buffer_count);
 }
 
 int kg_link_send_info(kg_kernel_t *k, kg_channel_t channel, char *ret_msg_id)

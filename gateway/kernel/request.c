@@ -123,7 +123,7 @@ static uint64_t due_at(const kg_request_t *req)
 static kg_request_how_t how_missing(const kg_request_t *req)
 {
     if (!req->execute) {
-        return KG_REQUEST_SILENT;
+        return req->idled ? KG_REQUEST_NO_REPLY : KG_REQUEST_SILENT;
     }
     return req->replied ? KG_REQUEST_NO_IDLE : KG_REQUEST_NO_REPLY;
 }
@@ -141,6 +141,9 @@ static bool look_at(kg_request_t *req, uint64_t now)
     if (!req->overdue || !kg_inbox_empty(k)) { /* what it waits for may lie here unread */
         req->overdue = true;
         arm_timer(k, now + OVERDUE_NS);
+        return false;
+    }
+    if (req->forward && kg_forward_goes_on(req, now)) {
         return false;
     }
     kg_request_end(req, how_missing(req));
@@ -231,6 +234,9 @@ void kg_request_on_reply(kg_request_t *req)
 
 void kg_request_on_idle(kg_request_t *req)
 {
+    if (req->forward) {
+        kg_forward_on_idle(req);
+    }
     if (!req->execute || req->ended || req->idled || req->kernel->closing) {
         return;
     }
@@ -253,7 +259,7 @@ void kg_request_gap_closed(kg_kernel_t *k)
 
 /* ---- sending ---- */
 
-static int check_sendable(const kg_kernel_t *k, kg_err_t *err)
+int kg_request_sendable(const kg_kernel_t *k, kg_err_t *err)
 {
     kg_kernel_state_t state = kg_kernel_state(k);
     if (state == KG_KERNEL_STARTING) {
@@ -272,14 +278,13 @@ static int check_sendable(const kg_kernel_t *k, kg_err_t *err)
     return 0;
 }
 
-/* Empties out when the message has to wait for the barrier. */
-static int send_new(kg_kernel_t *k,
-                    kg_channel_t channel,
-                    kg_out_t *out,
-                    const kg_request_sink_t *sink,
-                    void *user,
-                    kg_request_t **ret_request,
-                    kg_err_t *err)
+int kg_request_new(kg_kernel_t *k,
+                   kg_channel_t channel,
+                   kg_out_t *out,
+                   const kg_request_sink_t *sink,
+                   void *user,
+                   kg_request_t **ret_request,
+                   kg_err_t *err)
 {
     kg_request_t *req = calloc(1, sizeof(*req));
     bool waits = channel == KG_CHANNEL_SHELL && kg_barrier_holds(k);
@@ -310,7 +315,7 @@ int kg_kernel_execute(kg_kernel_t *k,
                       kg_request_t **ret_request,
                       kg_err_t *err)
 {
-    int rc = check_sendable(k, err);
+    int rc = kg_request_sendable(k, err);
     if (rc < 0) {
         return rc;
     }
@@ -331,7 +336,7 @@ int kg_kernel_execute(kg_kernel_t *k,
         return kg_err_set(err, kg_err_from_errno(rc), "the execute request could not be built");
     }
     kg_request_t *req = NULL;
-    rc = send_new(k, KG_CHANNEL_SHELL, &out, sink, user, &req, err);
+    rc = kg_request_new(k, KG_CHANNEL_SHELL, &out, sink, user, &req, err);
     if (rc == 0 && req) {
         req->execute = true;
         req->allow_stdin = args->allow_stdin;
@@ -367,7 +372,7 @@ int kg_kernel_ask(kg_kernel_t *k,
                   kg_request_t **ret_request,
                   kg_err_t *err)
 {
-    int rc = check_sendable(k, err);
+    int rc = kg_request_sendable(k, err);
     if (rc < 0) {
         return rc;
     }
@@ -377,8 +382,8 @@ int kg_kernel_ask(kg_kernel_t *k,
         return kg_err_set(err, kg_err_from_errno(rc), "the request could not be built");
     }
     bool control = ask->what == KG_ASK_KERNEL_INFO && ask->on_control;
-    rc = send_new(k, control ? KG_CHANNEL_CONTROL : KG_CHANNEL_SHELL, &out, sink, user, ret_request,
-                  err);
+    rc = kg_request_new(k, control ? KG_CHANNEL_CONTROL : KG_CHANNEL_SHELL, &out, sink, user,
+                        ret_request, err);
     if (rc == 0) {
         kg_request_set_deadline(*ret_request, kg_now_ns() + ask->deadline_ns);
     }

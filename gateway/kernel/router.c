@@ -50,7 +50,10 @@ static void on_iopub(kg_kernel_t *k, const kg_jmsg_t *msg, void **prepared)
         kg_link_on_iopub(k);
         return;
     }
-    kg_link_on_iopub(k);
+    if (k->sink.on_iopub) {
+        k->sink.on_iopub(k->user, msg);
+    }
+    kg_link_on_iopub(k); /* may be what makes it ready */
     bool status = is_type(msg, "status");
     kg_request_t *req = kg_request_find(k, msg->parent_id);
     if (!req || req->released) {

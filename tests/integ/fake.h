@@ -20,6 +20,7 @@ typedef struct request {
     int socket;
     char type[64];
     kg_buf_t identity, header, content;
+    size_t buffers, buffer_bytes;
 } request_t;
 
 typedef struct fake {

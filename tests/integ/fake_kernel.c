@@ -534,11 +534,20 @@ static void other(fake_t *f, const request_t *r)
                    "\"metadata\":{}}");
     } else if (strcmp(r->type, "is_complete_request") == 0) {
         fake_reply(f, r, "is_complete_reply", "{\"status\":\"complete\"}");
+    } else if (strcmp(r->type, "comm_msg") == 0) {
+        char content[64];
+        fake_must(kg_format(content, sizeof content, "{\"buffers\":%zu,\"bytes\":%zu}", r->buffers,
+                            r->buffer_bytes),
+                  "comm");
+        fake_publish(f, "comm_msg", r, content);
     } /* inspect, history, comm_info and the rest: busy and idle, no reply */
 }
 
 static void handle(fake_t *f, request_t *r)
 {
+    if (strcmp(r->type, "unheard_request") == 0) {
+        return;
+    }
     fake_status(f, r, "busy");
     if (strcmp(r->type, "execute_request") == 0) {
         executing = 1;

@@ -173,6 +173,10 @@ bool fake_receive(fake_t *f, int from, request_t *ret)
         fake_must(kg_buf_append_slice(&ret->identity, frames[0]), "copy");
         fake_must(kg_buf_append_slice(&ret->header, msg.header.raw), "copy");
         fake_must(kg_buf_append_slice(&ret->content, msg.content.raw), "copy");
+        ret->buffers = msg.buffer_count;
+        for (size_t i = 0; i < msg.buffer_count; i++) {
+            ret->buffer_bytes += msg.buffers[i].len;
+        }
     } else if (n > 0) {
         fprintf(stderr, "fake_kernel: bad message: %s\n", err.message);
     }

@@ -148,7 +148,14 @@ static void on_exit_told(void *user, const kg_kernel_exit_t *exit)
     rig->exited = true;
 }
 
+static void on_iopub(void *user, const kg_jmsg_t *msg)
+{
+    rig_t *rig = user;
+    assert_int_equal(kg_buf_printf(&rig->tapped, "%s %s\n", msg->msg_type, msg->parent_id), 0);
+}
+
 static const kg_kernel_sink_t kernel_sink = {
+    .on_iopub = on_iopub,
     .on_ready = on_ready,
     .on_failed = on_failed,
     .on_state = on_state,
@@ -551,7 +558,7 @@ void rig_close(rig_t *rig)
     box_close(&rig->box);
     kg_kernelspec_destroy(&rig->spec);
     kg_timer_close(&rig->tick);
-    kg_buf_t *bufs[] = {&rig->info, &rig->fd1, &rig->fd2, &rig->orphan};
+    kg_buf_t *bufs[] = {&rig->info, &rig->fd1, &rig->fd2, &rig->orphan, &rig->tapped};
     for (size_t i = 0; i < KG_ARRAY_LEN(bufs); i++) {
         kg_buf_fini(bufs[i]);
     }

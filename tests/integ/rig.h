@@ -25,6 +25,7 @@ typedef struct rig {
     kg_kernel_exit_t exit;
     kg_usage_t usage;
     kg_buf_t info, fd1, fd2, orphan;
+    kg_buf_t tapped; /* "TYPE PARENT\n" of everything on iopub */
     unsigned busy, idle;
 
     /* of the latest request */

@@ -6,6 +6,7 @@
 #ifndef TESTS_FAKE_CORE_H
 #define TESTS_FAKE_CORE_H
 
+#include "gateway/context/attach.h"
 #include "gateway/context/command.h"
 #include "gateway/context/context.h"
 #include "gateway/context/core.h"
@@ -84,6 +85,21 @@ unsigned fake_files_fire(kg_err_code_t code);
 void fake_files_event(void);
 void fake_files_reset(void);
 unsigned fake_files_forget(const void *user); /* NULL: all */
+/* Clients at the context's kernel; to be zeroed before use. */
+typedef struct fake_attach {
+    kg_attach_t *latest; /* that was opened and is not closed */
+    unsigned open, greeted, sent;
+    bool full, refuse; /* what open and send say */
+    /* of what was sent last */
+    kg_channel_t channel;
+    size_t buffers;
+    char header[256];
+} fake_attach_t;
+fake_attach_t *fake_attach(void);
+/* To the latest. */
+void fake_attach_message(const kg_ws_msg_t *msg);
+void fake_attach_end(bool deleted);
+int fake_attach_shutdown(bool restart);
 /* Longest piece that a reader gives. */
 void fake_run_piece(kg_core_t *core, size_t max);
 

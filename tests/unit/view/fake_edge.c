@@ -508,6 +508,14 @@ int kg_ws_send(kg_ws_t *ws, kg_slice_t text)
     return 0;
 }
 
+/* Of binary ones only the length is kept: "binary LENGTH". */
+int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "binary %zu", data.len);
+    return kg_ws_send(ws, kg_slice_cstr(text));
+}
+
 size_t kg_ws_queued(const kg_ws_t *ws)
 {
     return ws->queued;

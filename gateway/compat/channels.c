@@ -1,0 +1,271 @@
+/* gateway/compat: the channels of a kernel over one WebSocket. Frames come and go by the codecs of
+ * proto/; what they mean is gateway/context/attach's. A client that does not read is cut: the
+ * kernel waits for nobody. */
+#include "gateway/compat/channels.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "gateway/context/attach.h"
+#include "gateway/view/router.h"
+#include "proto/ws_legacy.h"
+#include "proto/ws_v1.h"
+
+/* Close codes. To Jupyter's clients 1000 and 1001 are final: they come back after the others. */
+enum {
+    CLOSE_FINAL = 1000,
+    CLOSE_UNSUPPORTED = 1003,
+    CLOSE_INVALID = 1007,
+    CLOSE_FAULT = 1011,
+    CLOSE_RESTART = 1012,
+    CLOSE_BEHIND = 1013,
+    SESSION_MAX = 64,
+};
+
+typedef struct kg_channels {
+    kg_front_t front;
+    kg_jupyter_t *jupyter;
+    kg_ws_t *ws; /* NULL before it is open */
+    kg_attach_t *attach;
+    char context[KG_ID_MAX];
+    char owner[KG_OWNER_MAX + 1];
+    char session[SESSION_MAX]; /* the client's session_id, or "" */
+    bool v1;
+    bool binary; /* it takes binary frames */
+    bool own;    /* it started the kernel */
+    bool closing;
+    struct kg_channels *prev, *next;
+} kg_channels_t;
+
+static void close_with(kg_channels_t *c, unsigned code, const char *reason)
+{
+    if (!c->closing && c->ws) {
+        c->closing = true;
+        kg_ws_close(c->ws, code, reason);
+    }
+}
+
+/* ---- to the client ---- */
+
+static int send_frame(const kg_channels_t *c, const kg_ws_msg_t *msg)
+{
+    KG_AUTO_BUF kg_buf_t frame = {0};
+    bool binary = c->v1 || msg->buffer_count > 0;
+    int rc = c->v1 ? kg_ws_v1_encode(msg, &frame) : kg_ws_legacy_encode(msg, &frame);
+    if (rc == -EBADMSG || rc == -E2BIG) {
+        return 0; /* what no client could read */
+    }
+    if (rc < 0) {
+        return rc;
+    }
+    kg_server_count(c->jupyter->server, 0, frame.len);
+    return binary ? kg_ws_send_binary(c->ws, kg_buf_slice(&frame))
+                  : kg_ws_send(c->ws, kg_buf_slice(&frame));
+}
+
+static void on_message(void *user, const kg_ws_msg_t *msg)
+{
+    kg_channels_t *c = user;
+    if (!c->ws || c->closing || (msg->buffer_count > 0 && !c->binary)) {
+        return;
+    }
+    int rc = send_frame(c, msg);
+    if (rc == -ENOBUFS) {
+        close_with(c, CLOSE_BEHIND, "the client reads slower than the kernel writes");
+    } else if (rc < 0 && rc != -EPIPE) {
+        close_with(c, CLOSE_FAULT, "out of memory");
+    }
+}
+
+static void on_end(void *user, bool deleted)
+{
+    close_with(user, deleted ? CLOSE_FINAL : CLOSE_RESTART,
+               deleted ? "the kernel was deleted" : "the gateway is stopping");
+}
+
+/* A client that only looks on leaves and takes nothing along. */
+static int may_shutdown(void *user, bool restart, kg_err_t *err)
+{
+    const kg_channels_t *c = user;
+    if (restart && !c->own) {
+        return kg_err_set(err, KG_ERR_FORBIDDEN,
+                          "This client is attached to the kernel and may not restart it.");
+    }
+    return 0;
+}
+
+static void on_shutdown(void *user, bool restart)
+{
+    kg_channels_t *c = user;
+    kg_context_t *context =
+        c->own ? kg_context_find_any(c->jupyter->core, c->owner, c->context, NULL) : NULL;
+    if (!context) {
+        close_with(c, CLOSE_FINAL, "detached");
+    } else if (restart) {
+        (void)kg_context_reset(context, NULL, NULL, NULL);
+    } else {
+        (void)kg_sandbox_delete(kg_context_sandbox(context), NULL, NULL, NULL);
+    }
+}
+
+/* ---- from the client ---- */
+
+static int decode(const kg_channels_t *c,
+                  kg_slice_t data,
+                  kg_slice_t store[KG_WS_BUFFERS_MAX],
+                  kg_ws_msg_t *ret,
+                  kg_err_t *err)
+{
+    return c->v1 ? kg_ws_v1_decode(data, store, ret, err)
+                 : kg_ws_legacy_decode(data, store, ret, err);
+}
+
+void kg_channels_on_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
+{
+    kg_jupyter_t *jupyter = user;
+    kg_channels_t *c = kg_ws_user(ws);
+    kg_slice_t store[KG_WS_BUFFERS_MAX];
+    kg_ws_msg_t msg;
+    kg_err_t err = {0};
+    kg_server_count(jupyter->server, data.len, 0);
+    if (c->closing) {
+        return;
+    }
+    if (c->v1 && !binary) {
+        close_with(c, CLOSE_UNSUPPORTED, "frames of " KG_WS_V1_PROTOCOL " are binary");
+        return;
+    }
+    int rc = decode(c, data, store, &msg, &err);
+    if (rc == -ENOENT) {
+        return; /* for a channel that there is not */
+    }
+    rc = rc < 0 ? rc : kg_attach_send(c->attach, &msg, &err);
+    if (rc < 0) {
+        kg_api_count_error(kg_server_api(jupyter->server), err.code);
+        close_with(c, err.code == KG_ERR_INVALID_FRAME ? CLOSE_INVALID : CLOSE_FAULT, err.message);
+    }
+}
+
+/* ---- open and close ---- */
+
+static int
+choose_protocol(kg_slice_t offered, kg_channels_t *c, kg_upgrade_reply_t *reply, kg_err_t *err)
+{
+    c->v1 = kg_list_has(offered, KG_WS_V1_PROTOCOL);
+    if (c->v1) {
+        (void)snprintf(reply->protocol, sizeof reply->protocol, "%s", KG_WS_V1_PROTOCOL);
+        return 0;
+    }
+    /* One that only carries a key names no dialect. */
+    bool key = offered.len > 7 && memcmp(offered.data, "bearer.", 7) == 0 &&
+               !memchr(offered.data, ',', offered.len);
+    if (offered.len == 0 || key) {
+        return 0;
+    }
+    int rc =
+        kg_err_set(err, KG_ERR_INVALID_REQUEST, "None of the offered subprotocols is spoken here.");
+    kg_err_hint(err, "Offer " KG_WS_V1_PROTOCOL ", or none.");
+    return rc;
+}
+
+/* session_id=… of the query; "" where there is none, or a longer one than any client makes. */
+static void take_session(kg_slice_t query, char ret[SESSION_MAX])
+{
+    static const char name[] = "session_id=";
+    size_t skip = sizeof name - 1;
+    ret[0] = '\0';
+    while (query.len > 0) {
+        const char *end = memchr(query.data, '&', query.len);
+        size_t len = end ? (size_t)(end - query.data) : query.len;
+        if (len > skip && memcmp(query.data, name, skip) == 0 &&
+            kg_percent_decode(kg_slice(query.data + skip, len - skip), true, ret, SESSION_MAX)) {
+            return;
+        }
+        len += len < query.len;
+        query = kg_slice(query.data + len, query.len - len);
+    }
+    ret[0] = '\0';
+}
+
+/* One session of a client has one connection: the one before is stale. */
+static void replace(const kg_channels_t *fresh)
+{
+    kg_channels_t *c = NULL;
+    DL_FOREACH (fresh->jupyter->channels, c) {
+        if (c != fresh && fresh->session[0] && strcmp(c->session, fresh->session) == 0 &&
+            strcmp(c->context, fresh->context) == 0) {
+            close_with(c, CLOSE_FINAL, "replaced by a newer connection of the session");
+        }
+    }
+}
+
+static void channels_free(kg_channels_t *c)
+{
+    kg_attach_close(&c->attach);
+    DL_DELETE(c->jupyter->channels, c);
+    free(c);
+}
+
+int kg_channels_accept(kg_jupyter_t *jupyter,
+                       const kg_kernel_ref_t *kernel,
+                       const kg_http_head_t *head,
+                       kg_slice_t offered,
+                       kg_upgrade_reply_t *reply,
+                       kg_err_t *err)
+{
+    static const kg_attach_sink_t sink = {.on_message = on_message,
+                                          .may_shutdown = may_shutdown,
+                                          .on_shutdown = on_shutdown,
+                                          .on_end = on_end};
+    kg_channels_t *c = calloc(1, sizeof *c);
+    if (!c) {
+        return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "No memory for this socket.");
+    }
+    c->jupyter = jupyter;
+    c->front.handler = &jupyter->dialect.handler;
+    c->own = kernel->own;
+    (void)snprintf(c->context, sizeof c->context, "%s", kg_context_id(kernel->context));
+    (void)snprintf(c->owner, sizeof c->owner, "%s", kg_sandbox_owner(kernel->sandbox));
+    take_session(head->query, c->session);
+    int rc = choose_protocol(offered, c, reply, err);
+    rc = rc < 0 ? rc : kg_attach_open(kernel->context, &sink, c, &c->attach, err);
+    if (rc < 0) {
+        free(c);
+        return rc;
+    }
+    /* A server that is such a client (it sends no Origin) stops reading at a binary frame when it
+     * named no protocol: messages with buffers are not for it. */
+    c->binary = c->v1 || kg_http_head_get(head, "origin").len > 0;
+    DL_APPEND(jupyter->channels, c);
+    reply->ws_user = c;
+    return 0;
+}
+
+void kg_channels_on_upgrade_failed(void *ws_user, void *user)
+{
+    (void)user;
+    if (ws_user) {
+        channels_free(ws_user);
+    }
+}
+
+void kg_channels_on_open(kg_ws_t *ws, void *user)
+{
+    (void)user;
+    kg_channels_t *c = kg_ws_user(ws);
+    c->ws = ws;
+    replace(c);
+    kg_attach_greet(c->attach);
+}
+
+void kg_channels_on_close(kg_ws_t *ws, void *user)
+{
+    (void)user;
+    kg_channels_t *c = kg_ws_user(ws);
+    if (c) {
+        kg_ws_set_user(ws, NULL);
+        channels_free(c);
+    }
+}

@@ -1,0 +1,45 @@
+/* Clients at a context's kernel itself, message by message, as Jupyter's channels are. Whatever the
+ * kernel publishes goes to all of them, in one order; replies and questions for input to the one
+ * that asked. What they send is checked and completed (proto/client_msg.h); an execute_request is a
+ * run like any other. Attached clients keep neither the kernel nor its sandbox alive. */
+#ifndef KG_CONTEXT_ATTACH_H
+#define KG_CONTEXT_ATTACH_H
+
+#include "gateway/context/context.h"
+#include "proto/ws_msg.h"
+
+#define KG_ATTACH_MAX 64 /* clients at one context */
+
+typedef struct kg_attach kg_attach_t;
+
+/* Members are needed. None of them may close an attach from inside. */
+typedef struct kg_attach_sink {
+    /* Of the kernel, or of the gateway in its voice; the parts are strict JSON in UTF-8. Borrowed
+     * for the call. */
+    void (*on_message)(void *user, const kg_ws_msg_t *msg);
+    /* The client asks for a shutdown. Not 0, and err: it may not. Else it is answered, and
+     * on_shutdown follows: what it comes to is the caller's. */
+    int (*may_shutdown)(void *user, bool restart, kg_err_t *err);
+    void (*on_shutdown)(void *user, bool restart);
+    /* The context was deleted, or else the daemon stops. The attach is still to be closed; nothing
+     * comes any more. */
+    void (*on_end)(void *user, bool deleted);
+} kg_attach_sink_t;
+
+/* quota_exceeded above KG_ATTACH_MAX. sink is copied. */
+int kg_attach_open(kg_context_t *context,
+                   const kg_attach_sink_t *sink,
+                   void *user,
+                   kg_attach_t **ret_attach,
+                   kg_err_t *err);
+/* What it asked for goes on. NULL ok; NULLs the pointer. */
+void kg_attach_close(kg_attach_t **attach);
+/* Tells it whether the kernel is busy, starting, dead, by a status message. */
+void kg_attach_greet(kg_attach_t *attach);
+/* A message of the client's; frame is borrowed. What is wrong with it is answered by a message,
+ * unless nobody can be: -EBADMSG, -E2BIG, and err (invalid_frame). */
+int kg_attach_send(kg_attach_t *attach, const kg_ws_msg_t *frame, kg_err_t *err);
+
+unsigned kg_context_attached(const kg_context_t *context);
+
+#endif

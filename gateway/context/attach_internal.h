@@ -1,0 +1,114 @@
+/* Inner header of attach*.c: what a context has for the clients at its kernel, and what the room's
+ * other files tell it. */
+#ifndef KG_CONTEXT_ATTACH_INTERNAL_H
+#define KG_CONTEXT_ATTACH_INTERNAL_H
+
+#include "gateway/context/attach.h"
+#include "gateway/context/internal.h"
+#include "proto/client_msg.h"
+
+enum {
+    KG_PARENTS_MAX = 256,      /* requests whose late output still finds its client's header */
+    KG_FORWARDS_WAIT_MAX = 64, /* messages that wait for a kernel */
+};
+
+/* Under which header a client knows what the kernel got as msg_id. */
+typedef struct kg_parent {
+    char msg_id[KG_MSG_ID_MAX];
+    kg_buf_t header;
+    struct kg_parent *prev, *next; /* oldest first */
+    UT_hash_handle hh;
+} kg_parent_t;
+
+/* A message of a client's that is with the kernel, or waits for one. */
+typedef struct kg_forward {
+    kg_context_t *context;
+    kg_attach_t *attach;   /* NULL: it has left */
+    kg_request_t *request; /* NULL: it waits */
+    kg_client_msg_t msg;
+    kg_buf_t bytes; /* of its buffers, while it waits */
+    kg_slice_t *slices;
+    struct kg_forward *prev, *next;
+} kg_forward_t;
+
+struct kg_attach {
+    kg_context_t *context; /* NULL: it was told the end */
+    kg_attach_sink_t sink;
+    void *user;
+    kg_attach_t *prev, *next;
+};
+
+struct kg_bridge {
+    kg_attach_t *attaches;
+    unsigned count;
+    kg_parent_t *parents;     /* uthash */
+    kg_parent_t *parent_list; /* the same */
+    kg_forward_t *forwards;
+    unsigned waiting;
+    char voice[KG_MSG_ID_MAX]; /* session of the latest kernel's messages */
+    uint64_t said;
+};
+
+/* What a run is for the client that asked for it. */
+struct kg_run_client {
+    kg_attach_t *attach; /* NULL: it has left */
+    kg_buf_t header;
+    kg_buf_t user_expressions;
+    bool silent, store_history, stop_on_error;
+    bool replied;
+};
+
+/* ---- attach_out.c ---- */
+
+/* In the kernel's voice, to one client or (NULL) to all. */
+void kg_bridge_say(kg_context_t *context,
+                   kg_attach_t *to,
+                   kg_channel_t channel,
+                   const char *msg_type,
+                   kg_slice_t parent,
+                   kg_slice_t content);
+void kg_bridge_status(kg_context_t *context, kg_attach_t *to, const char *state, kg_slice_t parent);
+/* What the gateway answers itself: busy, the reply, idle. to may be NULL: nothing is said. */
+void kg_bridge_answer(kg_context_t *context,
+                      kg_attach_t *to,
+                      kg_channel_t channel,
+                      const char *request_type,
+                      kg_slice_t parent,
+                      kg_slice_t content);
+/* The same with what went wrong. */
+void kg_bridge_refuse(kg_context_t *context,
+                      kg_attach_t *to,
+                      kg_channel_t channel,
+                      const char *request_type,
+                      kg_slice_t parent,
+                      const kg_err_t *err);
+/* A message of the kernel's, as it is but for its parent. */
+void kg_bridge_pass(kg_context_t *context,
+                    kg_attach_t *to,
+                    kg_channel_t channel,
+                    const kg_jmsg_t *msg,
+                    const kg_slice_t *parent);
+/* The kernel got it as msg_id. */
+void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header);
+const char *kg_bridge_state(const kg_context_t *context); /* an execution_state */
+
+/* ---- told by the room's other files ---- */
+
+void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg);
+void kg_bridge_text(kg_inc_t *inc, bool is_stderr, kg_slice_t utf8); /* of its fd 1 and 2 */
+void kg_bridge_ready(kg_inc_t *inc, kg_json_value_t info);
+void kg_bridge_pump(kg_context_t *context); /* what waits may go */
+void kg_bridge_kernel_closed(kg_context_t *context, bool was_ready);
+void kg_bridge_dead(kg_context_t *context, const kg_err_t *why); /* no kernel could be started */
+void kg_bridge_end(kg_context_t *context, bool deleted);
+void kg_bridge_free(kg_context_t *context);
+
+/* A copy, without its attach if that is none of this context. NULL: OOM. */
+kg_run_client_t *kg_run_client_new(const kg_run_client_opts_t *opts);
+void kg_run_client_destroy(kg_run_client_t **client);
+/* Not on iopub: its reply, or a question. */
+void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t *msg);
+/* It has ended, however: what the kernel did not say of it is said. Destroys the client. */
+void kg_run_client_ended(kg_run_t *run);
+
+#endif

@@ -1,0 +1,429 @@
+/* gateway/context: what attached clients hear. Messages of the kernel pass as they are, but that
+ * each is under the header that its client knows; what the kernel does not say (that it has gone,
+ * that a run never started) is said in its voice, for clients drop what comes under another
+ * session. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "gateway/base/str.h"
+#include "gateway/context/attach_internal.h"
+
+#define PROTOCOL_VERSION "5.3"
+
+static kg_slice_t empty_object(void)
+{
+    return kg_slice_cstr("{}");
+}
+
+/* None of them may close another from inside. */
+static void deliver(const kg_context_t *context, kg_attach_t *to, const kg_ws_msg_t *msg)
+{
+    kg_attach_t *a = NULL;
+    kg_attach_t *next = NULL;
+    if (to) {
+        to->sink.on_message(to->user, msg);
+        return;
+    }
+    DL_FOREACH_SAFE (context->bridge->attaches, a, next) {
+        a->sink.on_message(a->user, msg);
+    }
+}
+
+/* ---- in its voice ---- */
+
+static const char *voice_of(const kg_context_t *context)
+{
+    if (context->inc && context->inc->voice[0]) {
+        return context->inc->voice;
+    }
+    return context->bridge->voice[0] ? context->bridge->voice : context->id;
+}
+
+static int write_header(kg_context_t *context, const char *msg_type, kg_buf_t *out)
+{
+    char date[KG_TIME_LEN];
+    const char *voice = voice_of(context);
+    kg_time_format(kg_wall_ns(), date);
+    int rc = kg_buf_printf(out, "{\"msg_id\":\"%s_%" PRIu64 "\",\"msg_type\":\"%s\",", context->id,
+                           ++context->bridge->said, msg_type);
+    rc = rc ? rc : kg_buf_append_cstr(out, "\"username\":\"sandal\",\"session\":");
+    rc = rc ? rc : kg_json_quote(out, voice, strlen(voice));
+    return rc ? rc
+              : kg_buf_printf(out, ",\"date\":\"%s\",\"version\":\"" PROTOCOL_VERSION "\"}", date);
+}
+
+void kg_bridge_say(kg_context_t *context,
+                   kg_attach_t *to,
+                   kg_channel_t channel,
+                   const char *msg_type,
+                   kg_slice_t parent,
+                   kg_slice_t content)
+{
+    KG_AUTO_BUF kg_buf_t header = {0};
+    if (!context->bridge || write_header(context, msg_type, &header)) {
+        return;
+    }
+    const kg_ws_msg_t msg = {
+        .channel = channel,
+        .parts = {kg_buf_slice(&header), parent.len ? parent : empty_object(), empty_object(),
+                  content},
+    };
+    deliver(context, to, &msg);
+}
+
+void kg_bridge_status(kg_context_t *context, kg_attach_t *to, const char *state, kg_slice_t parent)
+{
+    char content[64];
+    (void)kg_format(content, sizeof(content), "{\"execution_state\":\"%s\"}", state);
+    kg_bridge_say(context, to, KG_CHANNEL_IOPUB, "status", parent, kg_slice_cstr(content));
+}
+
+/* "x_request" -> "x_reply"; false: such a message has none. */
+static bool reply_type(const char *request_type, char ret[64])
+{
+    const char *end = strstr(request_type, "_request");
+    return end && kg_format(ret, 64, "%.*s_reply", (int)(end - request_type), request_type) == 0;
+}
+
+static kg_slice_t running_header(const kg_context_t *context)
+{
+    const kg_job_t *job = context->current;
+    bool known = job && job->run && job->run->client;
+    return known ? kg_buf_slice(&job->run->client->header) : (kg_slice_t){0};
+}
+
+/* An idle of ours must not hide that a cell runs. */
+static void say_idle(kg_context_t *context, kg_attach_t *to, kg_slice_t parent)
+{
+    kg_bridge_status(context, to, "idle", parent);
+    const char *state = kg_bridge_state(context);
+    if (strcmp(state, "idle") != 0) {
+        kg_bridge_status(context, to, state, running_header(context));
+    }
+}
+
+void kg_bridge_answer(kg_context_t *context,
+                      kg_attach_t *to,
+                      kg_channel_t channel,
+                      const char *request_type,
+                      kg_slice_t parent,
+                      kg_slice_t content)
+{
+    char type[64];
+    if (!to) {
+        return;
+    }
+    kg_bridge_status(context, to, "busy", parent);
+    if (reply_type(request_type, type)) {
+        kg_bridge_say(context, to, channel, type, parent, content);
+    }
+    say_idle(context, to, parent);
+}
+
+static int write_error(kg_buf_t *out, const char *before, const char *name, const char *text)
+{
+    int rc = kg_buf_printf(out, "{%s\"ename\":", before);
+    rc = rc ? rc : kg_json_quote(out, name, strlen(name));
+    rc = rc ? rc : kg_buf_append_cstr(out, ",\"evalue\":");
+    rc = rc ? rc : kg_json_quote(out, text, strlen(text));
+    rc = rc ? rc : kg_buf_append_cstr(out, ",\"traceback\":[");
+    rc = rc ? rc : kg_json_quote(out, text, strlen(text));
+    return rc ? rc : kg_buf_append_cstr(out, "]}");
+}
+
+void kg_bridge_refuse(kg_context_t *context,
+                      kg_attach_t *to,
+                      kg_channel_t channel,
+                      const char *request_type,
+                      kg_slice_t parent,
+                      const kg_err_t *err)
+{
+    KG_AUTO_BUF kg_buf_t reply = {0};
+    KG_AUTO_BUF kg_buf_t shown = {0};
+    const char *name = kg_err_name(err->code);
+    if (write_error(&reply, "\"status\":\"error\",", name, err->message) ||
+        write_error(&shown, "", name, err->message)) {
+        return;
+    }
+    if (to && strcmp(request_type, "execute_request") == 0) { /* people see this one */
+        kg_bridge_say(context, to, KG_CHANNEL_IOPUB, "error", parent, kg_buf_slice(&shown));
+    }
+    kg_bridge_answer(context, to, channel, request_type, parent, kg_buf_slice(&reply));
+}
+
+const char *kg_bridge_state(const kg_context_t *context)
+{
+    switch (context->state) {
+    case KG_CTX_READY:
+        return kg_context_running(context) ? "busy" : "idle";
+    case KG_CTX_DEAD:
+        return "dead";
+    case KG_CTX_ENDING:
+        return "restarting";
+    case KG_CTX_DOWN:
+    case KG_CTX_STARTING:
+        break;
+    }
+    return "starting";
+}
+
+void kg_attach_greet(kg_attach_t *attach)
+{
+    kg_context_t *context = attach->context;
+    if (context) {
+        kg_bridge_status(context, attach, kg_bridge_state(context), running_header(context));
+    }
+}
+
+/* ---- headers that clients know ---- */
+
+static kg_parent_t *find_parent(const kg_bridge_t *bridge, const char *msg_id)
+{
+    kg_parent_t *found = NULL;
+    HASH_FIND_STR(bridge->parents, msg_id, found);
+    return found;
+}
+
+static void drop_oldest(kg_bridge_t *bridge)
+{
+    kg_parent_t *oldest = bridge->parent_list;
+    if (!oldest || !bridge->parents) {
+        return;
+    }
+    HASH_DEL(bridge->parents, oldest);
+    DL_DELETE(bridge->parent_list, oldest);
+    kg_buf_fini(&oldest->header);
+    free(oldest);
+}
+
+void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header)
+{
+    kg_bridge_t *bridge = context->bridge;
+    kg_parent_t *parent = bridge ? calloc(1, sizeof(*parent)) : NULL;
+    if (!parent || kg_buf_append_slice(&parent->header, header)) {
+        free(parent);
+        return; /* they get what the kernel says */
+    }
+    if (HASH_COUNT(bridge->parents) >= KG_PARENTS_MAX) {
+        drop_oldest(bridge);
+    }
+    (void)kg_format(parent->msg_id, sizeof(parent->msg_id), "%s", msg_id);
+    HASH_ADD_STR(bridge->parents, msg_id, parent);
+    DL_APPEND(bridge->parent_list, parent);
+}
+
+void kg_bridge_free(kg_context_t *context)
+{
+    kg_bridge_t *bridge = context->bridge;
+    if (!bridge) {
+        return;
+    }
+    kg_bridge_end(context, !context->core->destroying && !context->core->draining);
+    kg_bridge_kernel_closed(context, false);
+    while (bridge->parents) {
+        drop_oldest(bridge);
+    }
+    free(bridge);
+    context->bridge = NULL;
+}
+
+/* ---- messages of the kernel ---- */
+
+/* Clients take a reply without a status for a failure; one kernel sends such. */
+static int with_status(const kg_jmsg_t *msg, kg_buf_t *store, kg_slice_t *content)
+{
+    size_t len = strlen(msg->msg_type);
+    bool reply = len > 6 && strcmp(msg->msg_type + len - 6, "_reply") == 0;
+    if (!reply || kg_json_get(msg->content, "status").type != KG_JSON_ABSENT) {
+        return 0;
+    }
+    KG_AUTO_BUF kg_buf_t out = {0};
+    kg_slice_t rest = kg_slice(content->data + 1, content->len - 1);
+    kg_json_iter_t it;
+    kg_slice_t key;
+    kg_json_value_t value;
+    kg_json_iter_init(&it, (kg_json_value_t){KG_JSON_OBJECT, *content});
+    bool more = kg_json_iter_next(&it, &key, &value);
+    int rc = kg_buf_append_cstr(&out, more ? "{\"status\":\"ok\"," : "{\"status\":\"ok\"");
+    rc = rc ? rc : kg_buf_append_slice(&out, rest);
+    if (rc == 0) {
+        kg_buf_fini(store);
+        *store = out;
+        out = (kg_buf_t){0};
+        *content = kg_buf_slice(store);
+    }
+    return rc;
+}
+
+void kg_bridge_pass(kg_context_t *context,
+                    kg_attach_t *to,
+                    kg_channel_t channel,
+                    const kg_jmsg_t *msg,
+                    const kg_slice_t *parent)
+{
+    const kg_json_value_t parts[KG_WS_PARTS] = {msg->header, msg->parent_header, msg->metadata,
+                                                msg->content};
+    kg_buf_t stores[KG_WS_PARTS] = {0};
+    kg_ws_msg_t out = {
+        .channel = channel, .buffers = msg->buffers, .buffer_count = msg->buffer_count};
+    int rc = 0;
+    for (size_t i = 0; i < KG_WS_PARTS && rc == 0; i++) {
+        rc = kg_ws_clean_part(parts[i], i >= 2 && msg->deep, &stores[i], &out.parts[i]);
+    }
+    out.parts[1] = parent ? *parent : out.parts[1];
+    rc = rc ? rc : with_status(msg, &stores[3], &out.parts[3]);
+    if (rc == 0) {
+        deliver(context, to, &out);
+    }
+    for (size_t i = 0; i < KG_WS_PARTS; i++) {
+        kg_buf_fini(&stores[i]);
+    }
+}
+
+/* Clients throw at a state that they don't know. */
+static bool state_known(const kg_jmsg_t *msg)
+{
+    static const char *const known[] = {"\"starting\"", "\"idle\"", "\"busy\"", "\"restarting\"",
+                                        "\"dead\""};
+    kg_slice_t state = kg_json_get(msg->content, "execution_state").raw;
+    for (size_t i = 0; i < KG_ARRAY_LEN(known); i++) {
+        if (kg_slice_eq_cstr(state, known[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_current(const kg_context_t *context, const char *msg_id)
+{
+    const kg_job_t *job = context->current;
+    return job && job->kind == KG_JOB_RUN && job->run->request &&
+           strcmp(kg_request_msg_id(job->run->request), msg_id) == 0;
+}
+
+/* The kernel is busy with what the gateway itself asks, of which clients know nothing. */
+static bool is_hidden(const kg_inc_t *inc, const kg_jmsg_t *msg)
+{
+    if (strcmp(msg->msg_type, "status") != 0) {
+        return false;
+    }
+    if (!state_known(msg)) {
+        return true;
+    }
+    return inc->kernel && kg_kernel_is_ours(inc->kernel, msg->parent_id) &&
+           !find_parent(inc->context->bridge, msg->parent_id) &&
+           !is_current(inc->context, msg->parent_id);
+}
+
+void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg)
+{
+    if (!inc->voice[0]) {
+        (void)kg_format(inc->voice, sizeof(inc->voice), "%s", msg->session);
+    }
+    kg_context_t *context = inc->context;
+    kg_bridge_t *bridge = context ? context->bridge : NULL;
+    if (!bridge || !bridge->attaches || is_hidden(inc, msg)) {
+        return;
+    }
+    if (strcmp(bridge->voice, inc->voice) != 0) {
+        memcpy(bridge->voice, inc->voice, sizeof(bridge->voice));
+    }
+    const kg_parent_t *parent = find_parent(bridge, msg->parent_id);
+    kg_slice_t header = parent ? kg_buf_slice(&parent->header) : (kg_slice_t){0};
+    kg_bridge_pass(context, NULL, KG_CHANNEL_IOPUB, msg, parent ? &header : NULL);
+}
+
+void kg_bridge_text(kg_inc_t *inc, bool is_stderr, kg_slice_t utf8)
+{
+    kg_context_t *context = inc->context;
+    KG_AUTO_BUF kg_buf_t content = {0};
+    /* What it says while it starts is in the log alone. */
+    if (!context || !inc->ready_ns || !context->bridge || !context->bridge->attaches) {
+        return;
+    }
+    int rc = kg_buf_printf(&content, "{\"name\":\"%s\",\"text\":", is_stderr ? "stderr" : "stdout");
+    rc = rc ? rc : kg_json_quote(&content, utf8.data, utf8.len);
+    rc = rc ? rc : kg_buf_append_char(&content, '}');
+    if (rc == 0) {
+        kg_bridge_say(context, NULL, KG_CHANNEL_IOPUB, "stream", running_header(context),
+                      kg_buf_slice(&content));
+    }
+}
+
+/* ---- runs of clients ---- */
+
+/* As kernels do of what is queued in them: what the same client sent behind a failed cell does not
+ * run. */
+static void abort_queued(const kg_run_t *failed)
+{
+    kg_job_t *job = NULL;
+    kg_job_t *next = NULL;
+    const kg_attach_t *attach = failed->client->attach;
+    if (!attach || !failed->context) {
+        return;
+    }
+    DL_FOREACH_SAFE (failed->context->jobs, job, next) {
+        if (job->run && job->run->client && job->run->client->attach == attach) {
+            job->run->cause = job->run->cause ? job->run->cause : KG_CAUSE_ABORT;
+            kg_run_end_now(job->run, false);
+        }
+    }
+}
+
+void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t *msg)
+{
+    kg_run_client_t *client = run->client;
+    kg_context_t *context = run->context;
+    if (!context || !context->bridge) {
+        return;
+    }
+    kg_slice_t header = kg_buf_slice(&client->header);
+    if (client->attach) {
+        kg_bridge_pass(context, client->attach, channel, msg, &header);
+    }
+    if (channel != KG_CHANNEL_SHELL) {
+        return;
+    }
+    client->replied = true;
+    kg_slice_t status = kg_json_get(msg->content, "status").raw;
+    if (client->stop_on_error && kg_slice_eq_cstr(status, "\"error\"")) {
+        abort_queued(run);
+    }
+}
+
+/* Why the kernel did not reply. */
+static void say_reply(const kg_run_t *run, kg_context_t *context)
+{
+    kg_run_status_t status = kg_mapper_status(run->mapper);
+    const kg_run_client_t *client = run->client;
+    kg_slice_t header = kg_buf_slice(&client->header);
+    KG_AUTO_BUF kg_buf_t content = {0};
+    char text[160];
+    if (!run->started && status == KG_RUN_ABORTED) {
+        kg_bridge_say(context, client->attach, KG_CHANNEL_SHELL, "execute_reply", header,
+                      kg_slice_cstr("{\"status\":\"aborted\"}"));
+        return;
+    }
+    (void)kg_format(text, sizeof(text), "Run %s ended without a reply of the kernel: %s.", run->id,
+                    kg_run_status_name(status));
+    if (write_error(&content, "\"status\":\"error\",", kg_run_status_name(status), text) == 0) {
+        kg_bridge_say(context, client->attach, KG_CHANNEL_SHELL, "execute_reply", header,
+                      kg_buf_slice(&content));
+    }
+}
+
+void kg_run_client_ended(kg_run_t *run)
+{
+    kg_run_client_t *client = run->client;
+    kg_context_t *context = run->context;
+    if (client && context && context->bridge && !context->core->destroying) {
+        if (client->attach && !client->replied) {
+            say_reply(run, context);
+        }
+        if (context->bridge->attaches && !kg_mapper_state(run->mapper)->idle) {
+            kg_bridge_status(context, run->started ? NULL : client->attach, "idle",
+                             kg_buf_slice(&client->header));
+        }
+    }
+    kg_run_client_destroy(&run->client);
+}

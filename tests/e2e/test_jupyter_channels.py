@@ -1,0 +1,343 @@
+"""A kernel's channels over WebSocket: both protocols, many clients, runs of notebooks and of agents in one kernel."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+
+import pytest
+from harness.client import Client, Sandbox
+from harness.daemon import TEMPLATE, wait_for
+from harness.jupyter import V1, Channels, Message, kernel_of, texts, types, v1_encode
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+PYTHON = "python" in TEMPLATE
+pytestmark = pytest.mark.skipif(not PYTHON, reason="asks python questions")
+
+
+def channels(sandbox: Sandbox, **kwargs: object) -> Channels:
+    return Channels(sandbox.client, kernel_of(sandbox), **kwargs)  # type: ignore[arg-type]
+
+
+
+
+# ---- protocols ----
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("v1", [True, False], ids=["v1", "legacy"])
+def test_execute_is_a_run_like_any_other(sandbox: Sandbox, v1: bool) -> None:
+    with channels(sandbox, v1=v1) as ws:
+        reply, published = ws.execute("import sys\nprint('out')\nprint('err', file=sys.stderr)\n40 + 2")
+        assert reply["channel"] == "shell" and reply["content"]["status"] == "ok"
+        kinds = types(published)
+        assert kinds[:2] == ["busy", "execute_input"] and kinds[-1] == "idle", kinds
+        result = [m for m in published if m["header"]["msg_type"] == "execute_result"][0]["content"]
+        assert result["data"]["text/plain"] == "42" and result["execution_count"] == reply["content"]["execution_count"]
+        assert "out" in texts(published) and "err" in texts(published)
+    newest = sandbox.get("/runs/" + sandbox.get("/runs")["items"][0]["run"])
+    assert newest["text"] == "42" and newest["status"] == "ok" and newest["context"] == kernel_of(sandbox)
+    assert newest["execution_count"] == reply["content"]["execution_count"]
+
+
+def test_subprotocol_is_chosen_when_offered_and_never_else(sandbox: Sandbox, client: Client) -> None:  # SV-21
+    url = f"{client.url.replace('http', 'ws', 1)}/api/kernels/{kernel_of(sandbox)}/channels"
+    for offered, want in (([V1], V1), (["other", V1], V1), (None, None)):
+        with connect(url, additional_headers=client.headers(), subprotocols=offered) as ws:
+            assert ws.subprotocol == want
+    with pytest.raises(InvalidStatus) as refused:
+        connect(url, additional_headers=client.headers(), subprotocols=["other.protocol"])
+    assert refused.value.response.status_code == 400 and b'"message"' in refused.value.response.body
+
+
+def test_both_protocols_see_one_sequence(sandbox: Sandbox) -> None:  # WS-06
+    with channels(sandbox) as a, channels(sandbox, v1=False) as b, channels(sandbox, v1=False) as c:
+        a.execute("for i in range(50): print(i, flush=True)\n'the end'")
+        for other in (b, c):
+            other.until(lambda m: m["content"].get("execution_state") == "idle" and bool(m["parent_header"]))
+
+        def seen(ws: Channels) -> list:
+            published = [m for m in ws.seen if m["channel"] == "iopub" and m["parent_header"]]
+            return [(m["header"], m["parent_header"]["msg_id"], m["content"]) for m in published]
+        assert seen(a) == seen(b) == seen(c) and len(seen(a)) > 5
+        assert all(m["channel"] == "iopub" for m in b.seen + c.seen), "a reply went to another client"
+
+
+def test_junk_closes_its_own_socket_alone(sandbox: Sandbox) -> None:  # WS-01, WS-04
+    good = v1_encode("shell", [b'{"msg_id":"1","msg_type":"kernel_info_request"}', b"{}", b"{}", b"{}"])
+    v1_junk = [(b"", 1007), (b"\x06" * 64, 1007), (good[:-1], 1007), (good.replace(b"shell", b"chell"), 1007),
+               (v1_encode("shell", [b"[]", b"{}", b"{}", b"{}"]), 1007), (v1_encode("shell", [b"", b"", b"", b""]), 1007),
+               ("text", 1003)]
+    legacy_junk = [("{", 1007), ("[]", 1007), ('{"header":[]}', 1007), ('{"header":{}}', 1007), (b"\0\0\0\x09junk", 1007),
+                   ('{"header":{"msg_id":1,"msg_type":"x"}}', 1007), ("[" * 100000, 1007)]
+    with channels(sandbox) as other:
+        for v1, junk in [(True, v1_junk), (False, legacy_junk)]:
+            for frame, code in junk:
+                with channels(sandbox, v1=v1) as ws:
+                    ws.ws.send(frame)
+                    assert ws.closed() == code, frame
+        with channels(sandbox, v1=False) as ws:  # for a channel that there is not: passed over
+            ws.ws.send('{"header":{"msg_id":"1","msg_type":"x"},"channel":"other"}')
+            assert ws.execute("1")[0]["content"]["status"] == "ok"
+        assert other.execute("2")[0]["content"]["status"] == "ok"
+
+
+# ---- who may ----
+
+def test_refused_before_it_opens(sandbox: Sandbox, client: Client) -> None:
+    base = f"{client.url.replace('http', 'ws', 1)}/api/kernels/"
+    rows = [(kernel_of(sandbox), {}, "", 403), (str(uuid.uuid4()), client.headers(), "", 404),
+            (kernel_of(sandbox), {}, "?token=nope", 403),
+            (kernel_of(sandbox), {**client.headers(), "Origin": "http://evil.example"}, "", 403)]
+    for kernel, headers, query, status in rows:
+        with pytest.raises(InvalidStatus) as refused:
+            connect(f"{base}{kernel}/channels{query}", additional_headers=headers, subprotocols=[V1])
+        assert refused.value.response.status_code == status
+        assert "message" in json.loads(refused.value.response.body)
+
+
+def test_token_in_query(sandbox: Sandbox, client: Client) -> None:  # SV-17
+    with channels(sandbox, headers={}, query=f"session_id=x&token={client.key}") as ws:
+        assert ws.ask("kernel_info_request")[0]["content"]["status"] == "ok"
+
+
+def test_one_session_has_one_connection(sandbox: Sandbox) -> None:
+    with channels(sandbox, query="session_id=one") as first, channels(sandbox, query="session_id=two") as other:
+        with channels(sandbox, query="session_id=one") as second:
+            assert first.closed() == 1000
+            assert second.execute("1")[0]["content"]["status"] == "ok"
+            assert other.execute("1")[0]["content"]["status"] == "ok"
+    with channels(sandbox) as a, channels(sandbox) as b:  # jupyter_server#1440: without one, twice
+        assert a.execute("1")[0]["content"]["status"] == b.execute("2")[0]["content"]["status"] == "ok"
+
+
+def test_clients_at_one_kernel_are_bounded(fresh: Sandbox) -> None:
+    open_ones = [channels(fresh) for _ in range(64)]
+    with pytest.raises(InvalidStatus) as refused:
+        channels(fresh)
+    assert refused.value.response.status_code in (403, 429)
+    open_ones.pop().ws.close()
+
+    def again() -> bool:
+        try:
+            channels(fresh).ws.close()
+        except InvalidStatus:
+            return False
+        return True
+    wait_for(again)
+    assert open_ones[0].execute("1")[0]["content"]["status"] == "ok"
+    for ws in open_ones:
+        ws.ws.close()
+
+
+# ---- requests ----
+
+def test_requests_are_answered_under_the_clients_own_id(sandbox: Sandbox) -> None:
+    with channels(sandbox) as ws:
+        ws.execute("answer_to_all = 42")
+        rows = [("kernel_info_request", {}, "protocol_version"), ("complete_request", {"code": "answer_to_"}, "matches"),
+                ("inspect_request", {"code": "answer_to_all"}, "found"), ("is_complete_request", {"code": "1"}, "status"),
+                ("history_request", {}, "history"), ("comm_info_request", {}, "comms")]
+        for msg_type, content, has in rows:
+            msg_id = ws.send(msg_type, content)
+            reply, published = ws.answer(msg_id)
+            assert has in reply["content"], reply
+            assert reply["parent_header"]["msg_id"] == msg_id and reply["parent_header"]["session"] == ws.session
+            assert reply["header"]["msg_type"] == msg_type.replace("_request", "_reply")
+            assert types(published) == ["busy", "idle"]
+        assert ws.ask("complete_request", {"code": "answer_to_"})[0]["content"]["matches"] == ["answer_to_all"]
+
+
+REFUSED = [("execute_request", {}), ("execute_request", {"code": None}), ("execute_request", {"code": 5}),
+            ("execute_request", {"code": "1\0"}), ("execute_request", {"code": "1", "silent": "no"}),
+            ("execute_request", []), ("complete_request", {"code": []}), ("no_such_request", {}),
+            ("connect_request", {}), ("debug_request", {"command": "x"})]
+SURVIVED = [("complete_request", {}), ("inspect_request", {}), ("history_request", {}), ("is_complete_request", {}),
+            ("comm_info_request", {}), ("execute_request", {"code": "'\ud800'"}), ("execute_request", {"code": "x = 1"})]
+
+
+def test_crash_matrix_leaves_the_kernel_with_its_state(sandbox: Sandbox) -> None:  # KQ-02, KQ-04
+    with channels(sandbox) as ws:
+        ws.execute("state = 'kept'")
+        for msg_type, content in REFUSED:
+            reply, published = ws.ask(msg_type, content)
+            assert reply["content"]["status"] == "error" and reply["content"]["evalue"], (msg_type, reply)
+            assert types(published)[0] == "busy" or "error" in types(published)
+        for msg_type, content in SURVIVED:
+            reply, _ = ws.ask(msg_type, content)
+            assert reply["content"]["status"] != "error" or "execute" in msg_type, (msg_type, reply)
+        ws.send("input_reply", {"value": "stray"}, "stdin")
+        ws.send("comm_open", {"comm_id": "c", "target_name": "nobody", "data": {}})
+        closed = ws.until(lambda m: m["header"]["msg_type"] == "comm_close")
+        assert closed["content"]["comm_id"] == "c"
+        same = ws.send("execute_request", {"code": "n = globals().get('n', 0) + 1"}, msg_id="same")
+        ws.answer(same)
+        reply, published = ws.execute("(state, x)")
+        assert "('kept', 1)" in json.dumps([m["content"] for m in published])
+
+
+def test_silent_and_user_expressions(sandbox: Sandbox) -> None:
+    with channels(sandbox) as ws:
+        count = ws.execute("1")[0]["content"]["execution_count"]
+        reply, published = ws.execute("y = 6", silent=True, store_history=False, user_expressions={"v": "y * 7"})
+        assert reply["content"]["user_expressions"]["v"]["data"]["text/plain"] == "42"
+        assert "execute_input" not in types(published)
+        assert ws.execute("1")[0]["content"]["execution_count"] == count + 1
+    assert sandbox.run("1")["execution_count"] == count + 2
+
+
+def test_comm_with_buffers_both_ways(sandbox: Sandbox) -> None:
+    code = """
+def opened(comm, message):
+    @comm.on_msg
+    def answer(message):
+        comm.send({'got': message['content']['data']}, buffers=[bytes(b)[::-1] for b in message['buffers']])
+get_ipython().kernel.comm_manager.register_target('mirror', opened)"""
+    browser = {**sandbox.client.headers(), "Origin": sandbox.client.url}
+    with channels(sandbox) as v1, channels(sandbox, v1=False, headers=browser) as legacy, \
+            channels(sandbox, v1=False) as server:
+        v1.execute(code)
+        for ws, name in ((v1, "a"), (legacy, "b")):
+            ws.send("comm_open", {"comm_id": name, "target_name": "mirror"})
+            ws.send("comm_msg", {"comm_id": name, "data": {"n": 1}}, buffers=[b"\0\xff", b"", b"xyz"])
+            for reader in (v1, legacy):
+                said = reader.until(lambda m: m["header"]["msg_type"] == "comm_msg" and m["content"]["comm_id"] == name)
+                assert said["content"]["data"] == {"got": {"n": 1}} and said["buffers"] == [b"\xff\0", b"", b"zyx"]
+        # GA-16: a server that named no protocol gets no binary frame, and all the rest
+        assert server.execute("'still here'")[0]["content"]["status"] == "ok"
+        assert "comm_msg" not in types(server.seen)
+
+
+# ---- one kernel, two worlds ----
+
+def test_agents_run_shows_up_at_the_notebook(sandbox: Sandbox) -> None:
+    with channels(sandbox) as ws:
+        sandbox.run("print('from the agent')\n7 * 6")
+        ws.until(lambda m: m["content"].get("execution_state") == "idle" and bool(m["parent_header"]))
+        kinds = types([m for m in ws.seen if m["parent_header"]])
+        assert kinds[0:2] == ["busy", "execute_input"] and "execute_result" in kinds and kinds[-1] == "idle"
+        assert texts(ws.seen) == "from the agent\n"
+
+
+def test_notebook_queues_behind_the_agent(fresh: Sandbox) -> None:
+    agent = threading.Thread(target=lambda: fresh.run("import time; time.sleep(2); order = ['agent']"))
+    with channels(fresh) as ws:
+        agent.start()
+        ws.until(lambda m: m["content"].get("execution_state") == "busy")
+        msg_id = ws.send("execute_request", {"code": "order + ['notebook']"})
+        wait_for(lambda: [r["status"] for r in fresh.get("/runs")["items"]] == ["queued", "running"])
+        # A client that comes now is told the truth, and need not wait for the kernel.
+        with channels(fresh, v1=False) as late:
+            assert late.receive()["content"] == {"execution_state": "busy"}
+            reply, _ = late.ask("kernel_info_request")
+            assert reply["content"]["status"] == "ok" and agent.is_alive()
+            late.until(lambda m: m["content"].get("execution_state") == "busy")
+        _, published = ws.answer(msg_id)
+        assert "['agent', 'notebook']" in json.dumps([m["content"] for m in published])
+        agent.join()
+
+
+def test_session_is_one_for_each_incarnation(fresh: Sandbox) -> None:  # SV-23
+    def sessions(messages: list[Message]) -> set[str]:
+        return {m["header"]["session"] for m in messages}
+    with channels(fresh) as a, channels(fresh, v1=False) as b:
+        a.execute("1")
+        b.execute("2")
+        fresh.run("3")
+        a.until(lambda m: m["content"].get("execution_state") == "idle")
+        before = sessions(a.seen) | sessions(b.seen)
+        assert len(before) == 1, before
+        a.seen.clear()
+        fresh.post(f"/contexts/{kernel_of(fresh)}/reset")
+        a.until(lambda m: m["content"].get("execution_state") == "restarting")
+        a.seen.clear()
+        a.until(lambda m: m["content"].get("execution_state") == "idle")
+        a.execute("4")
+        assert len(sessions(a.seen)) == 1 and not sessions(a.seen) & before
+
+
+def test_stop_on_error_aborts_what_the_client_queued(sandbox: Sandbox) -> None:
+    with channels(sandbox) as ws, channels(sandbox) as other:
+        first = ws.send("execute_request", {"code": "import time; time.sleep(0.5); 1/0"})
+        queued = [ws.send("execute_request", {"code": f"never = {i}"}) for i in range(2)]
+        another = other.send("execute_request", {"code": "'another client'"})
+        assert ws.answer(first)[0]["content"]["ename"] == "ZeroDivisionError"
+        assert [ws.answer(msg_id)[0]["content"]["status"] for msg_id in queued] == ["aborted", "aborted"]
+        assert other.answer(another)[0]["content"]["status"] == "ok"
+        later = ws.send("execute_request", {"code": "1/0", "stop_on_error": False})
+        after = ws.send("execute_request", {"code": "'goes on'"})
+        assert ws.answer(later)[0]["content"]["status"] == "error" and ws.answer(after)[0]["content"]["status"] == "ok"
+
+
+def test_input_goes_to_the_client_that_asked(sandbox: Sandbox) -> None:
+    with channels(sandbox) as ws, channels(sandbox) as other:
+        msg_id = ws.send("execute_request", {"code": "input('name? ')", "allow_stdin": True})
+        question = ws.until(lambda m: m["header"]["msg_type"] == "input_request")
+        assert question["channel"] == "stdin" and question["content"]["prompt"] == "name? "
+        assert question["parent_header"]["msg_id"] == msg_id
+        other.send("input_reply", {"value": "not yours"}, "stdin")
+        other.ask("kernel_info_request")  # it was read by then
+        ws.send("input_reply", {"value": "Ada"}, "stdin", parent=question["header"])
+        _, published = ws.answer(msg_id)
+        assert "'Ada'" in json.dumps([m["content"] for m in published])
+        assert "input_request" not in types(other.seen)
+        reply, _ = ws.execute("input()", allow_stdin=False)
+        assert reply["content"]["status"] == "error"
+
+
+def test_interrupt_on_control(sandbox: Sandbox) -> None:
+    with channels(sandbox) as ws:
+        msg_id = ws.send("execute_request", {"code": "import time\nwhile True: time.sleep(0.05)"})
+        ws.until(lambda m: m["header"]["msg_type"] == "execute_input")
+        reply, _ = ws.ask("interrupt_request", {}, "control")
+        assert reply["channel"] == "control" and reply["content"] == {"status": "ok"}
+        assert ws.answer(msg_id)[0]["content"]["ename"] == "KeyboardInterrupt"
+
+
+def test_late_output_keeps_its_parent(sandbox: Sandbox) -> None:  # ZQ-04
+    with channels(sandbox) as ws:
+        msg_id = ws.send("execute_request", {"code": "import threading\nt = threading.Timer(0.5, lambda: print('late'))\nt.start()"})
+        ws.answer(msg_id)
+        late = ws.until(lambda m: m["header"]["msg_type"] == "stream")
+        assert late["content"]["text"].startswith("late") and late["parent_header"]["msg_id"] == msg_id
+
+
+# ---- ends ----
+
+def test_shutdown_of_an_attached_client_detaches(sandbox: Sandbox) -> None:
+    with channels(sandbox) as agent, channels(sandbox) as ws:
+        agent.execute("kept = 'yes'")
+        reply, _ = ws.ask("shutdown_request", {"restart": True}, "control")
+        assert reply["content"]["status"] == "error" and reply["content"]["ename"] == "forbidden"
+        ws.send("shutdown_request", {"restart": False}, "control")
+        assert ws.closed() == 1000
+        assert [m for m in ws.seen if m["header"]["msg_type"] == "shutdown_reply"][-1]["content"]["status"] == "ok"
+        assert agent.execute("kept")[0]["content"]["status"] == "ok"
+
+
+def test_a_client_that_leaves_disturbs_nobody(fresh: Sandbox) -> None:
+    with channels(fresh) as ws:
+        ws.send("execute_request", {"code": "import time; time.sleep(1); left = 'done'"})
+        ws.until(lambda m: m["header"]["msg_type"] == "execute_input")
+    wait_for(lambda: fresh.get("/runs")["items"][0]["status"] == "ok")
+    assert fresh.run("left")["text"] == "'done'"
+
+
+def test_death_of_the_kernel_is_told(fresh: Sandbox) -> None:
+    with channels(fresh) as ws:
+        reply, _ = ws.execute("import os; os._exit(3)")
+        assert reply["content"]["status"] == "error" and reply["content"]["ename"] == "exited"
+        ws.until(lambda m: m["content"].get("execution_state") == "restarting")
+        ws.until(lambda m: m["content"].get("execution_state") == "idle")
+        assert ws.execute("1")[0]["content"]["status"] == "ok"
+
+
+def test_close_code_of_a_deleted_kernel(client: Client) -> None:  # SV-25
+    with client.sandbox(template=TEMPLATE) as sandbox:
+        context = sandbox.context()["id"]
+        with Channels(client, context) as ws:
+            ws.execute("1")
+            client.delete(f"{sandbox.path}/contexts/{context}")
+            assert ws.closed() == 1000
+            assert types(ws.seen)[-1] == "dead"

@@ -1,0 +1,215 @@
+/* Sockets of kernels' clients over a fake edge and a fake context: which protocol, what is cut, and
+ * with which code. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_core.h"
+#include "fake_edge.h"
+#include "gateway/compat/jupyter.h"
+#include "proto/ws_legacy.h"
+#include "proto/ws_v1.h"
+
+#define PATH "/api/kernels/" FAKE_CONTEXT "/channels"
+
+/* One world at a time. */
+static kg_core_t *core;
+static kg_server_t *server;
+static kg_jupyter_t *jupyter;
+
+static int setup(void **state)
+{
+    const kg_server_config_t config = {0};
+    const kg_jupyter_config_t plain = {0};
+    (void)state;
+    *fake_attach() = (fake_attach_t){0};
+    core = fake_core_new();
+    return kg_server_start(core, &config, &server, NULL) ||
+           kg_jupyter_create(server, &plain, &jupyter, NULL);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unsigned left = fake_attach()->open;
+    kg_server_close(&server, 0, NULL, NULL);
+    kg_jupyter_destroy(&jupyter);
+    fake_core_free(&core);
+    return left ? -1 : 0;
+}
+
+static kg_ws_t *upgrade(const char *query, const char *offered, bool browser, int want)
+{
+    int status = 0;
+    fake_request_t r = {.path = PATH, .query = query};
+    r.headers[0][0] = "Authorization";
+    r.headers[0][1] = "token key-alice";
+    if (browser) {
+        r.headers[1][0] = "Origin";
+        r.headers[1][1] = "http://localhost";
+        r.headers[2][0] = "Host";
+        r.headers[2][1] = "localhost";
+    }
+    kg_ws_t *ws = fake_upgrade(&r, offered, &status);
+    assert_int_equal(status, want);
+    return ws;
+}
+
+static kg_ws_msg_t iopub(const kg_slice_t *buffers, size_t count)
+{
+    return (kg_ws_msg_t){
+        .channel = KG_CHANNEL_IOPUB,
+        .parts = {kg_slice_cstr("{\"msg_id\":\"7\",\"msg_type\":\"stream\"}"), kg_slice_cstr("{}"),
+                  kg_slice_cstr("{}"), kg_slice_cstr("{}")},
+        .buffers = buffers,
+        .buffer_count = count,
+    };
+}
+
+/* SV-21 */
+static void protocol_as_offered(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *offered, *chosen;
+    } rows[] = {
+        {"", ""},
+        {KG_WS_V1_PROTOCOL, KG_WS_V1_PROTOCOL},
+        {"other, " KG_WS_V1_PROTOCOL, KG_WS_V1_PROTOCOL},
+        {"bearer.key-alice", ""},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        kg_ws_t *ws = upgrade(NULL, rows[i].offered, false, 101);
+        assert_string_equal(fake_ws_protocol(ws), rows[i].chosen);
+        assert_int_equal(fake_attach()->greeted, i + 1);
+        fake_ws_close(&ws);
+    }
+    assert_null(upgrade(NULL, "other", false, 400));
+    assert_non_null(strstr(fake_upgrade_body(), "\"message\":"));
+    fake_attach()->full = true;
+    assert_null(upgrade(NULL, "", false, 403));
+}
+
+static void frames_by_protocol(void **state)
+{
+    (void)state;
+    const kg_slice_t buffer = kg_slice_cstr("abc");
+    kg_ws_msg_t plain = iopub(NULL, 0);
+    kg_ws_msg_t with = iopub(&buffer, 1);
+    kg_ws_t *ws = upgrade(NULL, KG_WS_V1_PROTOCOL, false, 101);
+    fake_attach_message(&plain);
+    assert_string_equal(fake_ws_frame(ws, 100), "binary 101");
+    fake_attach_message(&with);
+    assert_string_equal(fake_ws_frame(ws, 100), "binary 112");
+    fake_ws_close(&ws);
+
+    ws = upgrade(NULL, "", true, 101);
+    fake_attach_message(&plain);
+    assert_non_null(strstr(fake_ws_frame(ws, 1000), "\"channel\":\"iopub\",\"msg_id\":\"7\""));
+    fake_attach_message(&with);
+    assert_non_null(strstr(fake_ws_frame(ws, 1000), "binary "));
+    fake_ws_close(&ws);
+
+    ws = upgrade(NULL, "", false, 101); /* GA-16 */
+    fake_attach_message(&with);
+    assert_null(fake_ws_frame(ws, 1000));
+    fake_attach_message(&plain);
+    assert_non_null(strstr(fake_ws_frame(ws, 1000), "\"msg_type\":\"stream\""));
+    fake_ws_close(&ws);
+}
+
+static void junk_closes(void **state)
+{
+    (void)state;
+    kg_ws_t *ws = upgrade(NULL, KG_WS_V1_PROTOCOL, false, 101);
+    fake_ws_text(ws, "{}");
+    assert_int_equal(fake_ws_close_code(ws), 1003);
+    fake_ws_close(&ws);
+    ws = upgrade(NULL, KG_WS_V1_PROTOCOL, false, 101);
+    fake_ws_bytes(ws, "junk", 4, true);
+    assert_int_equal(fake_ws_close_code(ws), 1007);
+    fake_ws_bytes(ws, "junk", 4, true); /* what is on its way still */
+    fake_ws_close(&ws);
+    ws = upgrade(NULL, "", false, 101);
+    fake_ws_text(ws, "{\"header\":{},\"channel\":\"other\"}"); /* passed over */
+    assert_int_equal(fake_ws_close_code(ws), 0);
+    assert_int_equal(fake_attach()->sent, 0);
+    fake_ws_text(ws, "{\"header\":{\"a\":1},\"channel\":\"stdin\"}");
+    assert_int_equal(fake_ws_close_code(ws), 0);
+    assert_int_equal(fake_attach()->channel, KG_CHANNEL_STDIN);
+    assert_string_equal(fake_attach()->header, "{\"a\":1}");
+    /* The form with buffers, sent as text as some servers do. */
+    fake_ws_bytes(ws, "\0\0\0\x02\0\0\0\x0c\0\0\0\x19{\"header\":{}}abc", 28, false);
+    assert_int_equal(fake_ws_close_code(ws), 0);
+    assert_int_equal(fake_attach()->buffers, 1);
+    fake_attach()->refuse = true;
+    fake_ws_text(ws, "{\"header\":{}}");
+    assert_int_equal(fake_ws_close_code(ws), 1007);
+    fake_ws_close(&ws);
+}
+
+/* SV-25: 1000 is final to Jupyter's clients, after the others they come back. */
+static void close_codes(void **state)
+{
+    (void)state;
+    kg_ws_msg_t msg = iopub(NULL, 0);
+    kg_ws_t *ws = upgrade(NULL, "", false, 101);
+    fake_attach_end(true);
+    assert_int_equal(fake_ws_close_code(ws), 1000);
+    fake_ws_close(&ws);
+    ws = upgrade(NULL, "", false, 101);
+    fake_attach_end(false);
+    assert_int_equal(fake_ws_close_code(ws), 1012);
+    fake_ws_close(&ws);
+    ws = upgrade(NULL, "", false, 101);
+    fake_ws_full(ws, true);
+    fake_attach_message(&msg);
+    assert_int_equal(fake_ws_close_code(ws), 1013);
+    fake_ws_full(ws, false);
+    fake_attach_message(&msg); /* nothing more */
+    assert_null(fake_ws_frame(ws, 100));
+    fake_ws_close(&ws);
+    ws = upgrade(NULL, "", false, 101);
+    assert_true(fake_attach_shutdown(true) < 0);
+    assert_int_equal(fake_ws_close_code(ws), 0);
+    assert_int_equal(fake_attach_shutdown(false), 0);
+    assert_int_equal(fake_ws_close_code(ws), 1000);
+    fake_ws_close(&ws);
+}
+
+static void session_replaces_its_older_connection(void **state)
+{
+    (void)state;
+    kg_ws_t *first = upgrade("x=1&session_id=a%2Fb&token=no", "", false, 101);
+    kg_ws_t *other = upgrade("session_id=c", "", false, 101);
+    kg_ws_t *none = upgrade("session_id=", "", false, 101);
+    kg_ws_t *none_too = upgrade(NULL, "", false, 101);
+    kg_ws_t *second = upgrade("session_id=a/b", "", false, 101);
+    assert_int_equal(fake_ws_close_code(first), 1000);
+    assert_int_equal(fake_ws_close_code(other), 0);
+    assert_int_equal(fake_ws_close_code(none), 0);
+    assert_int_equal(fake_ws_close_code(none_too), 0);
+    assert_int_equal(fake_ws_close_code(second), 0);
+    kg_ws_t *all[] = {first, other, none, none_too, second};
+    for (size_t i = 0; i < KG_ARRAY_LEN(all); i++) {
+        fake_ws_close(&all[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(protocol_as_offered, setup, teardown),
+        cmocka_unit_test_setup_teardown(frames_by_protocol, setup, teardown),
+        cmocka_unit_test_setup_teardown(junk_closes, setup, teardown),
+        cmocka_unit_test_setup_teardown(close_codes, setup, teardown),
+        cmocka_unit_test_setup_teardown(session_replaces_its_older_connection, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

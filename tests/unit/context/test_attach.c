@@ -1,0 +1,234 @@
+/* Clients at a context's kernel: how many, how much waits for a kernel that is not there yet, and
+ * what each hears. A stock ipykernel in a real (unisolated) sandbox. */
+#include "gateway/context/attach.h"
+
+#include <string.h>
+
+#include "gateway/context/attach_internal.h"
+#include "tests/unit/context/core_rig.h"
+
+typedef struct client {
+    kg_attach_t *attach;
+    kg_buf_t heard; /* "CHANNEL TYPE PARENT STATUS-OR-STATE\n" of each message */
+    unsigned replies, refused;
+    bool ended, deleted;
+    unsigned want; /* replies to wait for */
+} client_t;
+
+static kg_slice_t text_of(kg_slice_t object, const char *name)
+{
+    kg_json_value_t v = kg_json_get((kg_json_value_t){KG_JSON_OBJECT, object}, name);
+    return v.type == KG_JSON_STRING ? kg_slice(v.raw.data + 1, v.raw.len - 2) : kg_slice("-", 1);
+}
+
+static void on_message(void *user, const kg_ws_msg_t *msg)
+{
+    client_t *c = user;
+    bool reply = msg->channel != KG_CHANNEL_IOPUB;
+    kg_slice_t status = text_of(msg->parts[3], reply ? "status" : "execution_state");
+    c->replies += reply;
+    c->refused += reply && kg_slice_eq_cstr(status, "error");
+    const kg_slice_t words[] = {kg_slice_cstr(kg_channel_name(msg->channel)),
+                                text_of(msg->parts[0], "msg_type"),
+                                text_of(msg->parts[1], "msg_id"), status};
+    for (size_t i = 0; i < KG_ARRAY_LEN(words); i++) {
+        assert_int_equal(kg_buf_append_slice(&c->heard, words[i]), 0);
+        assert_int_equal(kg_buf_append_char(&c->heard, i + 1 < KG_ARRAY_LEN(words) ? ' ' : '\n'),
+                         0);
+    }
+}
+
+static int may_shutdown(void *user, bool restart, kg_err_t *err)
+{
+    (void)user;
+    return restart ? kg_err_set(err, KG_ERR_FORBIDDEN, "no") : 0;
+}
+
+static void on_shutdown(void *user, bool restart)
+{
+    client_t *c = user;
+    assert_false(restart);
+    c->deleted = true;
+}
+
+static void on_end(void *user, bool deleted)
+{
+    client_t *c = user;
+    c->ended = true;
+    c->deleted = deleted;
+}
+
+static const kg_attach_sink_t sink = {.on_message = on_message,
+                                      .may_shutdown = may_shutdown,
+                                      .on_shutdown = on_shutdown,
+                                      .on_end = on_end};
+
+static void open_client(client_t *c, kg_context_t *context)
+{
+    kg_err_t err = {0};
+    *c = (client_t){0};
+    assert_int_equal(kg_attach_open(context, &sink, c, &c->attach, &err), 0);
+}
+
+static void close_client(client_t *c)
+{
+    kg_attach_close(&c->attach);
+    kg_buf_fini(&c->heard);
+}
+
+static void
+say(client_t *c, kg_channel_t channel, const char *type, const char *id, const char *text)
+{
+    KG_AUTO_BUF kg_buf_t header = {0};
+    kg_err_t err = {0};
+    assert_int_equal(kg_buf_printf(&header,
+                                   "{\"msg_id\":\"%s\",\"msg_type\":\"%s\",\"session\":\"c\"}", id,
+                                   type),
+                     0);
+    const kg_ws_msg_t msg = {
+        .channel = channel,
+        .parts = {kg_buf_slice(&header), kg_slice_cstr("{}"), kg_slice_cstr("{}"),
+                  kg_slice_cstr(text)},
+    };
+    assert_int_equal(kg_attach_send(c->attach, &msg, &err), 0);
+}
+
+static bool enough(void *arg)
+{
+    const client_t *c = arg;
+    return c->replies >= c->want;
+}
+
+static void await(rig_t *rig, client_t *c, unsigned replies)
+{
+    c->want = replies;
+    rig_until(rig, enough, c, 20000);
+}
+
+static bool heard(const client_t *c, const char *text)
+{
+    return c->heard.data && strstr(c->heard.data, text);
+}
+
+static void clients_at_one_context_are_bounded(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    static client_t clients[KG_ATTACH_MAX];
+    kg_attach_t *more = NULL;
+    kg_err_t err = {0};
+    for (size_t i = 0; i < KG_ATTACH_MAX; i++) {
+        open_client(&clients[i], main_context(sbx));
+    }
+    assert_true(kg_attach_open(main_context(sbx), &sink, NULL, &more, &err) < 0);
+    assert_int_equal(err.code, KG_ERR_QUOTA_EXCEEDED);
+    assert_int_equal(kg_context_attached(main_context(sbx)), KG_ATTACH_MAX);
+    close_client(&clients[0]);
+    open_client(&clients[0], main_context(sbx));
+    drop(rig, sbx);
+    for (size_t i = 0; i < KG_ATTACH_MAX; i++) {
+        assert_true(clients[i].ended && clients[i].deleted);
+        assert_true(heard(&clients[i], "iopub status - dead\n"));
+        close_client(&clients[i]);
+    }
+}
+
+/* The kernel is being replaced: what it is asked meanwhile waits, but for so many. */
+static void messages_wait_for_a_kernel_up_to_a_bound(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t c;
+    kg_err_t err = {0};
+    open_client(&c, main_context(sbx));
+    assert_int_equal(kg_context_reset(main_context(sbx), on_context, rig, &err), 0);
+    kg_attach_greet(c.attach);
+    assert_true(heard(&c, "iopub status - restarting\n"));
+    for (unsigned i = 0; i < KG_FORWARDS_WAIT_MAX + 1; i++) {
+        say(&c, KG_CHANNEL_SHELL, "is_complete_request", i == 0 ? "first" : "rest",
+            "{\"code\":\"1\"}");
+    }
+    assert_int_equal(c.replies, 1); /* the one too many */
+    assert_int_equal(c.refused, 1);
+    await(rig, &c, KG_FORWARDS_WAIT_MAX + 1);
+    assert_int_equal(c.refused, 1);
+    assert_true(heard(&c, "shell is_complete_reply first complete\n"));
+    close_client(&c);
+    drop(rig, sbx);
+}
+
+/* Its queue is full: the client is told, as is whoever looks at the notebook. */
+static void run_that_is_refused_is_answered(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    unsigned queue_max = rig->core->config.queue_max;
+    client_t c;
+    open_client(&c, main_context(sbx));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "runs",
+        "{\"code\":\"import time; time.sleep(60)\"}");
+    for (unsigned i = 0; i < queue_max; i++) {
+        say(&c, KG_CHANNEL_SHELL, "execute_request", "waits", "{\"code\":\"1\"}");
+    }
+    assert_int_equal(c.replies, 0);
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "much", "{\"code\":\"1\"}");
+    assert_int_equal(c.replies, 1);
+    assert_true(heard(&c, "shell execute_reply much error\n"));
+    assert_true(heard(&c, "iopub error much -\niopub status much busy\n"));
+    /* An idle of ours does not hide that a cell runs. */
+    assert_true(heard(&c, "iopub status much idle\niopub status runs busy\n"));
+    /* The kernel is killed with all that waits. */
+    drop(rig, sbx);
+    assert_int_equal(c.replies, queue_max + 2);
+    assert_true(heard(&c, "shell execute_reply waits aborted\n"));
+    assert_true(heard(&c, "shell execute_reply runs error\n"));
+    close_client(&c);
+}
+
+static void shutdown_is_the_callers(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t c;
+    open_client(&c, main_context(sbx));
+    say(&c, KG_CHANNEL_CONTROL, "shutdown_request", "r", "{\"restart\":true}");
+    assert_true(heard(&c, "control shutdown_reply r error\n") && !c.deleted);
+    say(&c, KG_CHANNEL_CONTROL, "shutdown_request", "s", "{\"restart\":false}");
+    assert_true(heard(&c, "control shutdown_reply s ok\n") && c.deleted);
+    close_client(&c);
+    rig_expect(rig, sbx, "1", "ok", "1");
+    drop(rig, sbx);
+}
+
+/* It left before its answers came. */
+static void client_that_left_hears_nothing(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t gone;
+    client_t stays;
+    open_client(&gone, main_context(sbx));
+    open_client(&stays, main_context(sbx));
+    say(&gone, KG_CHANNEL_SHELL, "execute_request", "x", "{\"code\":\"kept = 5\"}");
+    say(&gone, KG_CHANNEL_SHELL, "complete_request", "y", "{\"code\":\"kep\"}");
+    close_client(&gone);
+    say(&stays, KG_CHANNEL_SHELL, "is_complete_request", "z", "{\"code\":\"1\"}");
+    await(rig, &stays, 1);
+    rig_expect(rig, sbx, "kept", "ok", "5");
+    assert_true(heard(&stays, "iopub status x idle\n"));
+    assert_int_equal(stays.replies, 1);
+    close_client(&stays);
+    drop(rig, sbx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clients_at_one_context_are_bounded),
+        cmocka_unit_test(messages_wait_for_a_kernel_up_to_a_bound),
+        cmocka_unit_test(run_that_is_refused_is_answered),
+        cmocka_unit_test(shutdown_is_the_callers),
+        cmocka_unit_test(client_that_left_hears_nothing),
+    };
+    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
