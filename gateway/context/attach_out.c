@@ -102,6 +102,28 @@ static void say_idle(kg_context_t *context, kg_attach_t *to, kg_slice_t parent)
     }
 }
 
+/* content: of the reply, and of an error on iopub for people to see (empty: none). */
+static void answer(kg_context_t *context,
+                   kg_attach_t *to,
+                   kg_channel_t channel,
+                   const char *request_type,
+                   kg_slice_t parent,
+                   const kg_slice_t content[2])
+{
+    char type[64];
+    if (!to) {
+        return;
+    }
+    kg_bridge_status(context, to, "busy", parent);
+    if (content[1].len > 0) {
+        kg_bridge_say(context, to, KG_CHANNEL_IOPUB, "error", parent, content[1]);
+    }
+    if (reply_type(request_type, type)) {
+        kg_bridge_say(context, to, channel, type, parent, content[0]);
+    }
+    say_idle(context, to, parent);
+}
+
 void kg_bridge_answer(kg_context_t *context,
                       kg_attach_t *to,
                       kg_channel_t channel,
@@ -109,15 +131,7 @@ void kg_bridge_answer(kg_context_t *context,
                       kg_slice_t parent,
                       kg_slice_t content)
 {
-    char type[64];
-    if (!to) {
-        return;
-    }
-    kg_bridge_status(context, to, "busy", parent);
-    if (reply_type(request_type, type)) {
-        kg_bridge_say(context, to, channel, type, parent, content);
-    }
-    say_idle(context, to, parent);
+    answer(context, to, channel, request_type, parent, (kg_slice_t[2]){content});
 }
 
 static int write_error(kg_buf_t *out, const char *before, const char *name, const char *text)
@@ -145,10 +159,10 @@ void kg_bridge_refuse(kg_context_t *context,
         write_error(&shown, "", name, err->message)) {
         return;
     }
-    if (to && strcmp(request_type, "execute_request") == 0) { /* people see this one */
-        kg_bridge_say(context, to, KG_CHANNEL_IOPUB, "error", parent, kg_buf_slice(&shown));
-    }
-    kg_bridge_answer(context, to, channel, request_type, parent, kg_buf_slice(&reply));
+    bool people = strcmp(request_type, "execute_request") == 0;
+    const kg_slice_t content[2] = {kg_buf_slice(&reply),
+                                   people ? kg_buf_slice(&shown) : (kg_slice_t){0}};
+    answer(context, to, channel, request_type, parent, content);
 }
 
 const char *kg_bridge_state(const kg_context_t *context)

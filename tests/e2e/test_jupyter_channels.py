@@ -163,7 +163,7 @@ def test_crash_matrix_leaves_the_kernel_with_its_state(sandbox: Sandbox) -> None
         for msg_type, content in REFUSED:
             reply, published = ws.ask(msg_type, content)
             assert reply["content"]["status"] == "error" and reply["content"]["evalue"], (msg_type, reply)
-            assert types(published)[0] == "busy" or "error" in types(published)
+            assert types(published) == ["busy", *(["error"] if msg_type == "execute_request" else []), "idle"]
         for msg_type, content in SURVIVED:
             reply, _ = ws.ask(msg_type, content)
             assert reply["content"]["status"] != "error" or "execute" in msg_type, (msg_type, reply)
@@ -175,6 +175,22 @@ def test_crash_matrix_leaves_the_kernel_with_its_state(sandbox: Sandbox) -> None
         ws.answer(same)
         reply, published = ws.execute("(state, x)")
         assert "('kept', 1)" in json.dumps([m["content"] for m in published])
+
+
+@pytest.mark.parametrize("template,put,get", [("code-interpreter-node", "kept = 41", "kept + 1"), ("code-interpreter-r", "kept <- 41", "kept + 1")])
+def test_crash_matrix_in_other_languages(client: Client, template: str, put: str, get: str) -> None:
+    """Most rows end such a kernel, or are never answered, when they reach it."""
+    with client.sandbox(template=template) as sandbox, channels(sandbox) as ws, channels(sandbox, v1=False) as other:
+        assert ws.ask("kernel_info_request")[0]["content"]["status"] == "ok"  # SV-22
+        ws.execute(put)
+        for msg_type, content in REFUSED:
+            assert ws.ask(msg_type, content)[0]["content"]["status"] == "error", msg_type
+        for msg_type, _ in SURVIVED[:5]:
+            assert ws.ask(msg_type, {})[0]["content"]["status"] in ("ok", "complete"), msg_type
+        _, published = ws.execute(get)
+        assert "42" in json.dumps([m["content"] for m in published])
+        other.execute(get)  # SV-23: such kernels speak under the session of who asked
+        assert len({m["header"]["session"] for m in ws.seen + other.seen}) == 1
 
 
 def test_silent_and_user_expressions(sandbox: Sandbox) -> None:
