@@ -14,6 +14,8 @@
 #include "gateway/context/expose.h"
 #include "gateway/sandbox/files.h"
 
+#define RETRY_MS 2000
+
 /* A connection that is being brought. */
 typedef struct kg_dial {
     struct kg_exposer *exposer;
@@ -28,6 +30,10 @@ typedef struct kg_dial {
 struct kg_exposer {
     kg_core_t *core;
     kg_proxy_t *proxy; /* NULL: it does not run */
+    kg_exposer_config_t config;
+    char *listen;
+    kg_expose_base_t base;
+    kg_timer_t *retry; /* for a listener that can't be had yet; NULL: it is not wanted */
     kg_dial_t *dials;
     kg_fn *done;
     void *done_user;
@@ -245,14 +251,52 @@ static int start_proxy(kg_exposer_t *e,
     return r;
 }
 
+/* Who has the address may leave, as a daemon that stops. */
+static void try_to_start(void *user)
+{
+    kg_exposer_t *e = user;
+    kg_err_t why = {0};
+    char text[300];
+    bool again = e->base.why[0];
+    if (start_proxy(e, &e->config, &e->base, &why) == 0) {
+        e->base.why[0] = '\0';
+        if (again) {
+            kg_log(KG_LOG_INFO, "proxy.there", "port=%u", e->base.port);
+        }
+    } else {
+        kg_timer_start(e->retry, RETRY_MS * KG_NS_PER_MS, 0);
+        (void)kg_format(e->base.why, sizeof(e->base.why), "%.200s", why.message);
+        if (!again) {
+            kg_log(KG_LOG_WARN, "proxy.not_there", "reason=%s retry_ms=%d",
+                   kg_log_quote(why.message, text, sizeof(text)), RETRY_MS);
+        }
+    }
+    kg_core_set_expose(e->core, &e->base);
+}
+
+static void exposer_free(kg_exposer_t *e)
+{
+    kg_timer_close(&e->retry);
+    free(e->listen);
+    free(e);
+}
+
+static int make_retry(kg_exposer_t *e, const kg_exposer_config_t *config)
+{
+    e->config = *config;
+    e->config.domain = NULL; /* in the base */
+    e->config.public_url = NULL;
+    e->listen = strdup(config->listen);
+    e->config.listen = e->listen;
+    return e->listen ? kg_timer_create(kg_core_loop(e->core), try_to_start, e, &e->retry) : -ENOMEM;
+}
+
 int kg_exposer_start(kg_core_t *core,
                      const kg_exposer_config_t *config,
                      kg_exposer_t **ret_exposer,
                      kg_err_t *err)
 {
     kg_expose_base_t base = {.port = 0};
-    kg_err_t why = {0};
-    char text[300];
     bool off = !config->listen || !config->listen[0];
     if (config->domain && kg_format(base.domain, sizeof(base.domain), "%s", config->domain) < 0) {
         return kg_err_set(err, KG_ERR_CONFIG, "proxy_domain is too long.");
@@ -270,12 +314,15 @@ int kg_exposer_start(kg_core_t *core,
         return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "No memory for the proxy.");
     }
     e->core = core;
-    if (!off && start_proxy(e, config, &base, &why) < 0) {
-        (void)kg_format(base.why, sizeof(base.why), "%.200s", why.message);
-        kg_log(KG_LOG_WARN, "proxy.not_there", "reason=%s",
-               kg_log_quote(why.message, text, sizeof(text)));
+    e->base = base;
+    if (!off && make_retry(e, config) < 0) {
+        exposer_free(e);
+        return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "No memory for the proxy.");
     }
     kg_core_set_expose(core, &base);
+    if (!off) {
+        try_to_start(e);
+    }
     *ret_exposer = e;
     return 0;
 }
@@ -293,7 +340,7 @@ static void exposer_closed(void *user)
     while (e->dials) {
         dial_free(e->dials);
     }
-    free(e);
+    exposer_free(e);
     done(done_user);
 }
 
@@ -301,6 +348,7 @@ void kg_exposer_close(kg_exposer_t **exposer, kg_fn *done, void *user)
 {
     kg_exposer_t *e = KG_TAKE(*exposer);
     kg_core_forget(e->core, e);
+    kg_timer_close(&e->retry);
     e->done = done;
     e->done_user = user;
     if (e->proxy) {

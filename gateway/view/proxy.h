@@ -18,7 +18,8 @@ typedef struct kg_exposer_config {
     unsigned stall_timeout_ms;
 } kg_exposer_config_t;
 
-/* A listener that can't be had is no error: exposing then says why. */
+/* A listener that can't be had is no error: exposing says why, until it can; that is looked for
+ * every two seconds. */
 int kg_exposer_start(kg_core_t *core,
                      const kg_exposer_config_t *config,
                      kg_exposer_t **ret_exposer,

@@ -153,6 +153,21 @@ def open_port(box: Sandbox) -> dict[str, Any]:
     return box.post("/expose", {"port": PORT})
 
 
+def test_a_proxy_whose_port_is_taken_comes_when_it_is_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with Daemon("--proxy-listen", f"127.0.0.1:{port}") as d:
+            client = Client(d.url, d.key)
+            with client.sandbox(template="base") as sb:
+                error = client.error("POST", f"{sb.path}/expose", 501, "not_supported", json={"port": PORT})
+                assert "Address already in use" in error["message"], error
+                other.close()
+                wait_for(lambda: "proxy.there" in d.log())
+                assert d.log().count("proxy.not_there") == 1, d.log()
+                if ISOLATION != "process":
+                    assert proxy_port(sb.post("/expose", {"port": PORT})) == port
+
+
 @pytest.mark.smoke
 @pytest.mark.skipif(ISOLATION != "process", reason="of isolation process")
 def test_where_nothing_can_listen_nothing_is_exposed(client: Client) -> None:
