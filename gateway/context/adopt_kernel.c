@@ -173,6 +173,9 @@ void kg_kernels_lost(kg_sandbox_t *sandbox)
 {
     kg_context_t *context = NULL;
     DL_FOREACH (sandbox->contexts, context) {
+        if (context->incarnation > 0 && !kg_keeper_is_lost(sandbox->core->keeper)) {
+            kg_context_note_exit(context, NULL); /* of the daemon's stop too: how is not known */
+        }
         kg_kernel_verdict(context, false);
     }
 }
