@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "gateway/base/buf.h"
 #include "gateway/base/log.h"
@@ -16,6 +17,7 @@
 #include "gateway/cli/commands.h"
 #include "gateway/cli/first_key.h"
 #include "gateway/cli/paths.h"
+#include "gateway/cli/turn.h"
 #include "gateway/compat/jupyter.h"
 #include "gateway/context/core.h"
 #include "gateway/sandbox/confine.h"
@@ -27,6 +29,7 @@
 
 typedef struct kg_main {
     kg_config_t config;
+    kg_turn_t turn;
     kg_loop_t *loop;
     kg_store_t *store;
     kg_keeper_t *keeper;
@@ -95,11 +98,12 @@ static void core_config(const kg_config_t *config, const char *data_home, kg_cor
     ret->pool_size_count = config->pools.sizes.count;
 }
 
-static void server_config(const kg_config_t *config, kg_server_config_t *ret)
+static void server_config(const kg_config_t *config, kg_turn_t *turn, kg_server_config_t *ret)
 {
     *ret = (kg_server_config_t){
         .listen = (const char *const *)config->listen.items,
         .listen_count = config->listen.count,
+        .sockets = turn->sockets,
         .tls_cert = config->tls.cert,
         .tls_key = config->tls.key,
         .no_auth = config->no_auth,
@@ -247,11 +251,15 @@ static void on_signal(void *user, int signum)
     stop(user);
 }
 
-static void fail(kg_main_t *m, const kg_err_t *err)
+/* A start that failed, or no keeper any more: the sandboxes are not this gateway's to end, the next
+ * one finds them as they are. At once, for that one may wait for the state and for the listeners.
+ */
+static _Noreturn void leave(kg_main_t *m, int status, const kg_err_t *err)
 {
     kg_args_complain(err);
-    m->status = 1;
-    stop(m);
+    kg_log(KG_LOG_WARN, "gateway.leave", "status=%d", status);
+    kg_core_leave(m->core);
+    _exit(status);
 }
 
 static int start_exposer(kg_main_t *m, kg_err_t *err)
@@ -273,7 +281,7 @@ static void start_server(kg_main_t *m)
 {
     kg_err_t err = {0};
     kg_server_config_t config;
-    server_config(&m->config, &config);
+    server_config(&m->config, &m->turn, &config);
     int r = m->config.no_auth ? 0 : kg_first_key(m->store, m->config.state_dir, &err);
     if (r == 0) {
         r = start_exposer(m, &err);
@@ -286,9 +294,7 @@ static void start_server(kg_main_t *m)
         r = kg_jupyter_create(m->server, &jupyter, &m->jupyter, &err);
     }
     if (r < 0) {
-        m->status = 2;
-        fail(m, &err);
-        return;
+        leave(m, 2, &err);
     }
     announce(m);
 }
@@ -296,12 +302,11 @@ static void start_server(kg_main_t *m)
 static void on_keeper(void *user, kg_keeper_event_t event, const kg_err_t *err)
 {
     kg_main_t *m = user;
-    kg_core_keeper_event(m->core, event, err);
     if (event == KG_KEEPER_LOST) {
-        if (!m->stopping) {
-            fail(m, err);
-        }
-    } else if (!m->server && !m->stopping) {
+        leave(m, 1, err);
+    }
+    kg_core_keeper_event(m->core, event, err);
+    if (!m->server && !m->stopping) {
         start_server(m);
     }
 }
@@ -348,7 +353,10 @@ static int build(kg_main_t *m, const char *data_home, kg_err_t *err)
     if (kg_loop_create(&m->loop) < 0) {
         return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "the event loop cannot be made");
     }
-    int r = kg_store_open(m->config.state_dir, &m->store, err);
+    int r = kg_turn_take(&m->config, &m->turn, err);
+    if (r == 0) {
+        r = kg_store_open(m->config.state_dir, &m->store, err);
+    }
     if (r == 0) {
         r = kg_keeper_connect(m->loop, KEEPER_FD, on_keeper, m, &m->keeper, err);
     }
@@ -373,13 +381,14 @@ static void tear_down(kg_main_t *m)
     if (m->loop) {
         kg_loop_destroy(&m->loop);
     }
+    kg_turn_end(&m->turn);
     kg_config_fini(&m->config);
 }
 
 int kg_command_gateway(int argc, char **argv)
 {
     kg_err_t err = {0};
-    kg_main_t m = {0};
+    kg_main_t m = {.turn = {.lock_fd = -1}};
     KG_AUTO_FREE char *data_home = kg_path_data_home();
     signal(SIGPIPE, SIG_IGN);
     umask(077);
@@ -395,7 +404,7 @@ int kg_command_gateway(int argc, char **argv)
         kg_loop_run(m.loop);
     } else {
         kg_args_complain(&err);
-        m.status = configured ? 1 : 2;
+        m.status = configured && m.turn.lock_fd >= 0 ? 1 : 2;
     }
     tear_down(&m);
     return m.status;

@@ -126,6 +126,16 @@ static void flush_logs(void *user)
     }
 }
 
+void kg_core_leave(kg_core_t *core)
+{
+    for (kg_run_t *run = core->dirty; run; run = run->dirty_next) {
+        if (run->log) {
+            (void)kg_run_log_flush(run->log);
+        }
+    }
+    kg_ledger_tick(core);
+}
+
 /* Only wakes the loop: flush_logs runs before it sleeps again. */
 static void flush_due(void *user)
 {

@@ -89,6 +89,9 @@ int kg_core_create(kg_loop_t *loop,
  * nothing is left running; then destroy. */
 void kg_core_drain(kg_core_t *core, kg_fn *done, void *user);
 bool kg_core_draining(const kg_core_t *core);
+/* Writes what only memory has yet, as if the process were killed right after: so that it may end
+ * without an end of its sandboxes, which the next start finds. */
+void kg_core_leave(kg_core_t *core);
 /* Frees everything at once, after drain or in an emergency (runs that were still going are finished
  * at the next start). No callback runs any more. Watches and attached runs must be gone. NULL ok;
  * NULLs the pointer. */

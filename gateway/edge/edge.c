@@ -213,7 +213,7 @@ static int start(kg_edge_t *edge, const kg_edge_opts_t *opts, kg_err_t *err)
 {
     bool tls = false;
     for (size_t i = 0; i < opts->listener_count; i++) {
-        edge->listeners[i] = (kg_listener_t){.fd = -1, .index = (unsigned)i};
+        edge->listeners[i] = (kg_listener_t){.socket = {.fd = -1}, .index = (unsigned)i};
         tls = tls || opts->listeners[i].tls_cert;
     }
     int rc = create_timers(edge);
@@ -270,7 +270,7 @@ int kg_edge_create(kg_loop_t *loop,
 
 unsigned kg_edge_port(const kg_edge_t *edge, size_t listener)
 {
-    return listener < edge->listener_count ? edge->listeners[listener].port : 0;
+    return listener < edge->listener_count ? edge->listeners[listener].socket.port : 0;
 }
 
 size_t kg_edge_connections(const kg_edge_t *edge)

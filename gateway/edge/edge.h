@@ -91,12 +91,32 @@ typedef struct kg_edge_handler {
     void *user;
 } kg_edge_handler_t;
 
-/* "127.0.0.1:8717", "[::1]:0", "*:80" (both families), "unix:/run/sandal/api.sock". */
+/* A socket that listens, and whose connections wait until somebody accepts them. Zeroed with fd -1
+ * it is none. */
+typedef struct kg_edge_socket {
+    int fd;
+    unsigned port;          /* 0 for unix */
+    char *path;             /* unix */
+    unsigned long long dev; /* of the socket file that is ours to unlink */
+    unsigned long long ino;
+} kg_edge_socket_t;
+
+/* "127.0.0.1:8717", "[::1]:0", "*:80" (both families), "unix:/run/sandal/api.sock"; unix_mode 0 =
+ * 0600. For who must know that an address is to be had before the rest of its start. On failure err
+ * says which and why, -EADDRINUSE that somebody has it. */
+int kg_edge_socket_open(const char *address,
+                        unsigned unix_mode,
+                        kg_edge_socket_t *ret_socket,
+                        kg_err_t *err);
+/* And removes its file, where it still is that. */
+void kg_edge_socket_close(kg_edge_socket_t *socket);
+
 typedef struct kg_edge_listener {
     const char *address;
     const char *tls_cert; /* PEM chain and key; both or none */
     const char *tls_key;
-    unsigned unix_mode; /* 0 = 0600 */
+    unsigned unix_mode;       /* 0 = 0600 */
+    kg_edge_socket_t *socket; /* opened before for this address, and taken; NULL: opened here */
 } kg_edge_listener_t;
 
 /* Zero = the default in brackets. Strings are copied. */

@@ -139,15 +139,11 @@ typedef struct kg_listener {
     kg_edge_t *edge;
     unsigned index;
     char name[32]; /* of the vhost; lws keeps the pointer */
-    int fd;
-    unsigned port;
+    kg_edge_socket_t socket;
     kg_fdwatch_t *watch;
     struct lws_vhost *vhost;
     bool tls;
-    bool resting;           /* out of descriptors: accepts again at the next scan */
-    char *path;             /* unix */
-    unsigned long long dev; /* of the socket file that is ours to unlink */
-    unsigned long long ino;
+    bool resting; /* out of descriptors: accepts again at the next scan */
 } kg_listener_t;
 
 struct kg_edge {

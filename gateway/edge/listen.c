@@ -101,7 +101,7 @@ static int bind_failed(const char *path, kg_err_t *err)
     return rc;
 }
 
-static int open_inet(const char *text, kg_listener_t *listener, kg_err_t *err)
+static int open_inet(const char *text, kg_edge_socket_t *ret, kg_err_t *err)
 {
     sock_addr_t addr;
     socklen_t len = 0;
@@ -127,8 +127,8 @@ static int open_inet(const char *text, kg_listener_t *listener, kg_err_t *err)
         getsockname(fd, &addr.sa, &len) < 0) {
         return listen_failed(text, err);
     }
-    listener->port = ntohs(addr.sa.sa_family == AF_INET ? addr.in.sin_port : addr.in6.sin6_port);
-    listener->fd = kg_take_fd(&fd);
+    ret->port = ntohs(addr.sa.sa_family == AF_INET ? addr.in.sin_port : addr.in6.sin6_port);
+    ret->fd = kg_take_fd(&fd);
     return 0;
 }
 
@@ -151,7 +151,7 @@ static int bind_unix(int fd, const sock_addr_t *addr, unsigned mode)
     return rc;
 }
 
-static int open_unix(const char *path, unsigned mode, kg_listener_t *listener, kg_err_t *err)
+static int open_unix(const char *path, unsigned mode, kg_edge_socket_t *ret, kg_err_t *err)
 {
     sock_addr_t addr = {.un = {.sun_family = AF_UNIX}};
     if (strlen(path) == 0 || strlen(path) >= sizeof(addr.un.sun_path)) {
@@ -166,14 +166,41 @@ static int open_unix(const char *path, unsigned mode, kg_listener_t *listener, k
         listen(fd, SOMAXCONN) < 0 || stat(path, &st) < 0) {
         return bind_failed(path, err);
     }
-    listener->path = strdup(path);
-    if (!listener->path) {
+    ret->path = strdup(path);
+    if (!ret->path) {
         return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "Out of memory.");
     }
-    listener->dev = st.st_dev;
-    listener->ino = st.st_ino;
-    listener->fd = kg_take_fd(&fd);
+    ret->dev = st.st_dev;
+    ret->ino = st.st_ino;
+    ret->fd = kg_take_fd(&fd);
     return 0;
+}
+
+int kg_edge_socket_open(const char *address,
+                        unsigned unix_mode,
+                        kg_edge_socket_t *ret_socket,
+                        kg_err_t *err)
+{
+    kg_edge_socket_t opened = {.fd = -1};
+    int rc = kg_str_starts(address, "unix:")
+                 ? open_unix(address + 5, unix_mode ? unix_mode : 0600, &opened, err)
+                 : open_inet(address, &opened, err);
+    if (rc == 0) {
+        *ret_socket = opened;
+    }
+    return rc;
+}
+
+void kg_edge_socket_close(kg_edge_socket_t *socket)
+{
+    struct stat st;
+    if (socket->path && lstat(socket->path, &st) == 0 && st.st_dev == socket->dev &&
+        st.st_ino == socket->ino) {
+        (void)unlink(socket->path); /* ours still, not that of a successor */
+    }
+    free(socket->path);
+    socket->path = NULL;
+    kg_closep(&socket->fd);
 }
 
 static void on_acceptable(void *user, bool readable, bool writable)
@@ -182,7 +209,7 @@ static void on_acceptable(void *user, bool readable, bool writable)
     (void)writable;
     kg_listener_t *listener = user;
     for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-        int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = accept4(listener->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
                 kg_log(KG_LOG_WARN, "edge.accept", "error=%d", errno);
@@ -209,7 +236,6 @@ int kg_listener_open(kg_edge_t *edge,
                      kg_err_t *err)
 {
     listener->edge = edge;
-    listener->fd = -1;
     listener->tls = config->tls_cert != NULL;
     if ((config->tls_cert == NULL) != (config->tls_key == NULL)) {
         return kg_err_set(err, KG_ERR_CONFIG, "TLS on %s needs both a certificate and a key.",
@@ -223,15 +249,16 @@ int kg_listener_open(kg_edge_t *edge,
             return -EINVAL;
         }
     }
-    int rc;
-    if (kg_str_starts(config->address, "unix:")) {
-        rc = open_unix(config->address + 5, config->unix_mode ? config->unix_mode : 0600, listener,
-                       err);
+    int rc = 0;
+    if (config->socket && config->socket->fd >= 0) {
+        listener->socket = *config->socket;
+        *config->socket = (kg_edge_socket_t){.fd = -1};
     } else {
-        rc = open_inet(config->address, listener, err);
+        rc = kg_edge_socket_open(config->address, config->unix_mode, &listener->socket, err);
     }
     if (rc == 0) {
-        rc = kg_fdwatch_create(edge->loop, listener->fd, on_acceptable, listener, &listener->watch);
+        rc = kg_fdwatch_create(edge->loop, listener->socket.fd, on_acceptable, listener,
+                               &listener->watch);
     }
     return rc < 0 ? rc : kg_fdwatch_set(listener->watch, true, false);
 }
@@ -239,12 +266,5 @@ int kg_listener_open(kg_edge_t *edge,
 void kg_listener_close(kg_listener_t *listener)
 {
     kg_fdwatch_close(&listener->watch);
-    struct stat st;
-    if (listener->path && lstat(listener->path, &st) == 0 && st.st_dev == listener->dev &&
-        st.st_ino == listener->ino) {
-        (void)unlink(listener->path); /* ours still, not that of a successor */
-    }
-    free(listener->path);
-    listener->path = NULL;
-    kg_closep(&listener->fd);
+    kg_edge_socket_close(&listener->socket);
 }

@@ -31,7 +31,8 @@ typedef void kg_done_fn(void *user, const kg_err_t *err);
 
 typedef enum kg_keeper_event {
     KG_KEEPER_READY, /* versions agree, the launchers are known */
-    KG_KEEPER_LOST,  /* the socket ended or broke; every sandbox is lost too. Close the keeper */
+    KG_KEEPER_LOST,  /* the socket ended or broke. Told first; then every sandbox is lost too, and
+                        all  calls fail. Close the keeper */
 } kg_keeper_event_t;
 /* err tells why on LOST, and is NULL on READY. */
 typedef void kg_keeper_event_fn(void *user, kg_keeper_event_t event, const kg_err_t *err);

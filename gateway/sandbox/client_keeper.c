@@ -60,15 +60,15 @@ static void lose(kg_keeper_t *keeper, const char *why)
     keeper->lost = true;
     (void)kg_err_set(&err, KG_ERR_INTERNAL, "the keeper is gone: %s", why);
     kg_chan_fini(&keeper->chan);
+    if (!keeper->closed) {
+        keeper->on_event(keeper->user, KG_KEEPER_LOST, &err);
+    }
     while (keeper->sandboxes && !keeper->closed) {
         kg_sbx_t *sbx = keeper->sandboxes;
         kg_keeper_unlink_sbx(keeper, sbx);
         kg_sbx_set_lost(sbx, &err);
     }
     fail_calls(keeper, &err);
-    if (!keeper->closed) {
-        keeper->on_event(keeper->user, KG_KEEPER_LOST, &err);
-    }
 }
 
 static void take_launchers(kg_keeper_t *keeper, const kg_kp_launchers_reply_t *reply)

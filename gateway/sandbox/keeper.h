@@ -173,6 +173,7 @@ typedef struct kg_keeper {
     bool hello_done;
     bool stopping;
     bool gateway_done; /* it won't be started again */
+    bool leaving;      /* and what lives stays, for the next keeper */
     int exit_code;
     uint64_t kill_gateway_ns; /* stop deadline, KEEPER_NEVER */
     uint64_t restart_ns;      /* when to start the gateway again, KEEPER_NEVER */

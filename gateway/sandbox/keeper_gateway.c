@@ -164,6 +164,23 @@ static void plan_restart(kg_keeper_t *k)
     k->restart_ns = now_ns + (RESTART_FIRST_NS << recent);
 }
 
+/* A start that failed, as for a port that another program has, is no reason to end what lives: it
+ * is left as a keeper that is killed leaves it, until the next one adopts it or its time as an
+ * orphan is over. */
+static void leave(kg_keeper_t *k)
+{
+    unsigned running = 0;
+    for (const kg_sb_t *sb = k->sandboxes; sb; sb = sb->next) {
+        running += sb->state == KG_KP_RUNNING;
+    }
+    k->leaving = true;
+    if (running > 0) {
+        kg_log(KG_LOG_WARN, "keeper.left_sandboxes",
+               "sandboxes=%u reason=\"the gateway did not start\" orphan_timeout_s=%llu", running,
+               (unsigned long long)k->opts.orphan_timeout_s);
+    }
+}
+
 void keeper_gateway_exited(kg_keeper_t *k, int wait_status)
 {
     bool crashed = WIFSIGNALED(wait_status);
@@ -179,7 +196,11 @@ void keeper_gateway_exited(kg_keeper_t *k, int wait_status)
         plan_restart(k);
         return;
     }
-    keeper_end_all(k);
+    if (code != 0 && !k->stopping) {
+        leave(k);
+    } else {
+        keeper_end_all(k);
+    }
     k->exit_code = code;
     k->gateway_done = true;
     k->stopping = true;

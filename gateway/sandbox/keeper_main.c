@@ -292,6 +292,9 @@ static int run(kg_keeper_t *k)
         uint64_t next = keeper_end_step(k, now_ns);
         uint64_t errands = keeper_errands_step(k, now_ns);
         uint64_t other = keeper_gateway_step(k, now_ns);
+        if (k->leaving) {
+            return k->exit_code;
+        }
         if (k->gateway_done && leave_ns == KEEPER_NEVER) {
             leave_ns = now_ns + LEAVE_NS;
         }
@@ -315,7 +318,8 @@ static void keeper_fini(kg_keeper_t *k)
         keeper_drop(k, k->sandboxes);
     }
     free(k->slot_used);
-    if (k->dirs_held) { /* else they are another keeper's, which lives */
+    if (k->dirs_held &&
+        !k->leaving) { /* else they are another keeper's, or of sandboxes that live */
         keeper_host_close(k);
         (void)rmdir(
             k->host.runtime_dir); /* made anew at the next start; stays if anything is in it */

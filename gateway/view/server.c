@@ -163,6 +163,7 @@ static int listen_all(kg_server_t *server, const kg_server_config_t *config, kg_
             .address = config->listen[i],
             .tls_cert = tls ? config->tls_cert : NULL,
             .tls_key = tls ? config->tls_key : NULL,
+            .socket = config->sockets ? &config->sockets[i] : NULL,
         };
     }
     kg_edge_opts_t opts = {

@@ -5,6 +5,7 @@
 
 #include "gateway/base/err.h"
 #include "gateway/context/core.h"
+#include "gateway/edge/edge.h"
 
 typedef struct kg_server kg_server_t;
 
@@ -13,6 +14,7 @@ typedef struct kg_server_config {
     const char *const
         *listen; /* "127.0.0.1:8717", "[::1]:0", "unix:PATH" [none: kg_server_adopt alone] */
     size_t listen_count;
+    kg_edge_socket_t *sockets; /* one each, opened before, and taken [NULL: opened here] */
     const char *tls_cert; /* PEM files, both or none; for every listener that is no unix socket */
     const char *tls_key;
     bool no_auth; /* no keys: refused for listeners that are neither loopback nor a unix socket */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import signal
+import socket
 import threading
 from typing import Any, Iterator
 
@@ -338,6 +339,74 @@ def test_sandbox_outlives_the_keeper(daemon: Daemon) -> None:
     goes_on(daemon, sandbox.id, init)
 
 
+@pytest.fixture
+def same_port() -> Iterator[Daemon]:
+    """A daemon that listens where it did before when it is started again."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with Daemon(listen=f"127.0.0.1:{port}") as d:
+        yield d
+
+
+def taken(address: tuple[str, int]) -> socket.socket | None:
+    try:
+        return socket.create_server(address)
+    except OSError:
+        return None
+
+
+def still_has(d: Daemon, sandbox: Sandbox, init: int) -> None:
+    sandbox.client = Client(d.url, d.key)
+    context = sandbox.get("/contexts")["items"][0]
+    assert sandbox.post(f"/contexts/{context['id']}/interrupt")["interrupted"] is True
+    goes_on(d, sandbox.id, init)
+
+
+def test_a_start_after_a_killed_keeper_has_its_listeners_and_kernels(same_port: Daemon) -> None:
+    sandbox = Client(same_port.url, same_port.key).sandbox()
+    begin(sandbox)
+    init, run, gateway = first_init(sandbox.id), slow_run(sandbox), same_port.gateway_pid()
+    same_port.kill()
+    same_port.start()  # at once: the gateway before has the port yet, and a run that it would wait for
+    wait_for(lambda: not os.path.exists(f"/proc/{gateway}/fd/0"), 2)
+    sandbox.client = Client(same_port.url, same_port.key)
+    got = ended(sandbox, run)
+    assert (got["status"], got["error"]["state"]) == ("gateway_restart", "kept"), got
+    still_has(same_port, sandbox, init)
+    assert "core.drained" not in same_port.log(), same_port.log()
+
+
+def test_a_start_waits_for_the_gateway_before(same_port: Daemon) -> None:
+    sandbox = Client(same_port.url, same_port.key).sandbox()
+    begin(sandbox)
+    init, gateway = first_init(sandbox.id), same_port.gateway_pid()
+    slow_run(sandbox)
+    os.kill(gateway, signal.SIGSTOP)  # it notices nothing
+    same_port.kill()
+    waits = threading.Thread(target=lambda: (wait_for(lambda: "gateway.waits" in same_port.log()), os.kill(gateway, signal.SIGCONT)))
+    waits.start()
+    same_port.start()
+    waits.join()
+    still_has(same_port, sandbox, init)
+
+
+def test_a_start_that_fails_leaves_what_lives(same_port: Daemon) -> None:
+    sandbox = Client(same_port.url, same_port.key).sandbox()
+    begin(sandbox)
+    init = first_init(sandbox.id)
+    slow_run(sandbox)
+    address = ("127.0.0.1", int(same_port.url.rsplit(":", 1)[1]))
+    same_port.kill()
+    with wait_for(lambda: taken(address)):  # by another program, as soon as the gateway before has left
+        with pytest.raises(RuntimeError, match="Address already in use"):
+            same_port.start()
+        assert same_port.proc and same_port.proc.wait(10) == 2
+    assert "core.drained" not in same_port.log() and "keeper.left_sandboxes" in same_port.log(), same_port.log()
+    assert first_init(sandbox.id) == init
+    same_port.start()
+    still_has(same_port, sandbox, init)
+
+
 def test_sandbox_that_died_meanwhile_keeps_its_files(daemon: Daemon) -> None:
     client = Client(daemon.url, daemon.key)
     sandbox = client.sandbox()
@@ -348,6 +417,7 @@ def test_sandbox_that_died_meanwhile_keeps_its_files(daemon: Daemon) -> None:
     daemon.start()
     client = Client(daemon.url, daemon.key)
     again = Sandbox(client, client.get(f"/v1/sandboxes/{sandbox.id}"))
+    wait_for(lambda: again.get("/contexts")["items"][0]["last_exit"])
     got = again.run("print(open('kept').read())")
     assert got["status"] == "ok" and got["stdout"] == "here\n", got
     client.delete(f"/v1/sandboxes/{sandbox.id}")
@@ -363,6 +433,8 @@ def test_orderly_stop_ends_the_processes(daemon: Daemon) -> None:
     daemon.start()
     client = Client(daemon.url, daemon.key)
     again = Sandbox(client, client.get(f"/v1/sandboxes/{sandbox.id}"))
+    told = wait_for(lambda: again.get("/contexts")["items"][0]["last_exit"])  # its kernel is gone, with what it knew
+    assert (told["code"], told["signal"]) == (None, None) and told["at"], told
     assert again.run("print(open('kept').read())")["stdout"] == "here\n"
 
 

@@ -409,6 +409,26 @@ static void gateway_crash_leaves_sandboxes_to_the_next_one(void **state)
     assert_false(harness_alive(pids[2]));
 }
 
+static void gateway_that_fails_leaves_sandboxes_to_the_next_keeper(void **state)
+{
+    kg_parent_t *p = *state;
+    char text[1024];
+    int pids[5];
+    start_parent(p, "fail-once", "", "5");
+    assert_int_equal(wait_exit(p->pid), 7);
+    start_parent(p, "fail-once", "", "5");
+    (void)read_report(p, 2, text, sizeof(text));
+    assert_int_equal(
+        sscanf(text, "%d %d\nagain %d %d %d", &pids[0], &pids[1], &pids[2], &pids[3], &pids[4]), 5);
+    assert_int_equal(pids[3], pids[0]); /* attached to the same sandal-init */
+    assert_true(harness_alive(pids[0]));
+    assert_true(harness_alive(pids[1]));
+    assert_int_equal(kill(p->pid, SIGTERM), 0);
+    assert_int_equal(wait_exit(p->pid), 128 + SIGTERM);
+    assert_false(harness_alive(pids[0]));
+    assert_false(harness_alive(pids[1]));
+}
+
 static void gateway_that_keeps_crashing_is_given_up(void **state)
 {
     kg_parent_t *p = *state;
@@ -631,14 +651,18 @@ static int gateway_main(const char *mode, const char *report)
     if (strcmp(mode, "drain") == 0) {
         return drain(report);
     }
-    if (strcmp(mode, "crash-once") == 0 && stat(report, &st) == 0 && st.st_size > 0) {
+    bool once = strcmp(mode, "crash-once") == 0 || strcmp(mode, "fail-once") == 0;
+    if (once && stat(report, &st) == 0 && st.st_size > 0) {
         find_sandbox(line, sizeof(line));
         report_line(report, line);
         pause(); /* SIGTERM has its default here; the keeper's code for it is 128 + 15 */
     }
-    if (strcmp(mode, "crash-once") == 0) {
+    if (once) {
         make_sandbox(line, sizeof(line));
         report_line(report, line);
+        if (strcmp(mode, "fail-once") == 0) {
+            return 7;
+        }
     } else if (strcmp(mode, "stubborn") == 0) {
         (void)signal(SIGTERM, SIG_IGN);
         report_line(report, "up\n");
@@ -666,6 +690,7 @@ static int run(void)
         RAW(init_refuses_bad_frames_and_keeps_exits),
         PARENT(gateway_code_is_the_keepers),
         PARENT(gateway_crash_leaves_sandboxes_to_the_next_one),
+        PARENT(gateway_that_fails_leaves_sandboxes_to_the_next_keeper),
         PARENT(gateway_that_keeps_crashing_is_given_up),
         PARENT(stop_waits_for_the_gateway_then_ends_sandboxes),
         PARENT(stop_timeout_kills_a_stubborn_gateway),
