@@ -133,6 +133,7 @@ static kg_jupyter_config_t jupyter_config(const kg_config_t *config)
         .kernel_on_timeout = strcmp(end, "auto") == 0 ? NULL : end,
         .env = (const char *const *)config->jupyter.env.items,
         .env_count = config->jupyter.env.count,
+        .unread_max = config->jupyter.unread_bytes,
         .sessions_max = (unsigned)config->jupyter.sessions,
     };
 }

@@ -90,6 +90,7 @@ typedef struct kg_config {
         uint64_t kernel_timeout; /* nanoseconds */
         char *kernel_on_timeout;
         kg_strlist_t env;
+        uint64_t unread_bytes;
         uint64_t sessions;
     } jupyter;
     struct { /* nanoseconds */

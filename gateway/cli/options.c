@@ -325,6 +325,12 @@ const kg_option_t kg_options[] = {
          "NAME",
          "Variables of Jupyter clients that their kernels get, by name, or by beginning with * "
          "behind it"),
+    BYTES("jupyter.unread_bytes",
+          jupyter.unread_bytes,
+          "32MiB",
+          64 * KIB,
+          GIB,
+          "Output that a Jupyter client may leave unread, beside its largest message"),
     COUNT("jupyter.sessions",
           jupyter.sessions,
           "1000",

@@ -1,6 +1,7 @@
 /* gateway/compat: the channels of a kernel over one WebSocket. Frames come and go by the codecs of
  * proto/; what they mean is gateway/context/attach's. A client that does not read is cut: the
- * kernel waits for nobody. */
+ * kernel waits for nobody, and what it prints in one go may be more than a client reads in that
+ * time, so more may lie unread here than of /v1's answers. */
 #include "gateway/compat/channels.h"
 
 #include <errno.h>
@@ -256,6 +257,7 @@ void kg_channels_on_open(kg_ws_t *ws, void *user)
     (void)user;
     kg_channels_t *c = kg_ws_user(ws);
     c->ws = ws;
+    kg_ws_set_queue_max(ws, c->jupyter->config.unread_max);
     replace(c);
     kg_attach_greet(c->attach);
 }

@@ -5,6 +5,8 @@
 
 #include "gateway/view/server.h"
 
+#define KG_JUPYTER_UNREAD_MAX ((size_t)32 << 20)
+
 typedef struct kg_jupyter kg_jupyter_t;
 
 /* Public plain data; strings are borrowed and must outlive the kg_jupyter_t. */
@@ -13,6 +15,8 @@ typedef struct kg_jupyter_config {
     const char *kernel_on_timeout; /* "pause", "kill"; NULL = pause where it can be, else kill */
     const char *const *env;        /* variables of clients that kernels get: names, or NAME* */
     size_t env_count;
+    size_t unread_max;     /* bytes that one client of channels may leave unread, beside the largest
+                              message; 0 = KG_JUPYTER_UNREAD_MAX */
     unsigned sessions_max; /* that clients have made; 0 = none */
 } kg_jupyter_config_t;
 

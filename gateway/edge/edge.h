@@ -127,7 +127,8 @@ typedef struct kg_edge_opts {
     size_t max_header_bytes;    /* [16384], at most 60000 */
     size_t body_max;            /* [64 MiB] */
     size_t ws_message_max;      /* [64 MiB]; more is closed with 1009 */
-    size_t ws_queue_max;        /* [8 MiB] bytes that kg_ws_send holds for one connection */
+    size_t ws_queue_max;        /* [8 MiB] bytes that kg_ws_send holds for one connection, beside
+                                   the largest message of them */
     unsigned header_timeout_ms; /* [10000] first byte to end of head; also silent new connections */
     unsigned body_timeout_ms;   /* [30000] between two pieces of a body; then 408 */
     unsigned idle_timeout_ms;   /* [75000] keep-alive */
@@ -218,10 +219,11 @@ void *kg_http_user(const kg_http_t *http);
 bool kg_http_answered(const kg_http_t *http);
 
 /* Queues a text message (copied). 0, -ENOBUFS over ws_queue_max (nothing was queued), -EPIPE when
- * closing, -ENOMEM. Into an empty queue goes one message of any size. */
+ * closing, -ENOMEM. The largest queued message is not counted: it may be of any size. */
 int kg_ws_send(kg_ws_t *ws, kg_slice_t text);
 int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data);
 size_t kg_ws_queued(const kg_ws_t *ws);
+void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes); /* instead of the option */
 /* Source of a connection: asked when the queue is empty and the socket can take more. Each call
  * appends one piece of one text message (or a whole one) and sets *ret_message_end; pieces of a
  * message follow each other, so a source that began a message ends it soon: queued frames wait for

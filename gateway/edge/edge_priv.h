@@ -118,7 +118,11 @@ struct kg_ws {
     kg_buf_t rx;
     kg_buf_t out; /* whole frames */
     size_t out_off;
-    kg_buf_t src; /* what the source gave, framed */
+    size_t queue_max;
+    uint64_t gone;    /* bytes of the queue that have been written, ever */
+    uint64_t big_end; /* the largest message of the queue: at which of these bytes it ends, */
+    size_t big_len;   /* and its length */
+    kg_buf_t src;     /* what the source gave, framed */
     kg_ws_pull_fn *fill;
     void *fill_user;
     bool src_ready;

@@ -62,6 +62,21 @@ size_t kg_ws_queued(const kg_ws_t *ws)
     return queued(ws);
 }
 
+/* What is still queued of its largest message. */
+static size_t big_left(const kg_ws_t *ws)
+{
+    uint64_t left = ws->big_end > ws->gone ? ws->big_end - ws->gone : 0;
+    return left < ws->big_len ? (size_t)left : ws->big_len;
+}
+
+/* One big message makes no slow client: it is not held against what comes behind it. */
+static bool is_behind(const kg_ws_t *ws, size_t need)
+{
+    size_t big = big_left(ws);
+    size_t beside = need > big ? queued(ws) : queued(ws) - big + need;
+    return beside > ws->queue_max;
+}
+
 static void compact(kg_ws_t *ws)
 {
     if (ws->out_off == ws->out.len) {
@@ -94,7 +109,7 @@ static int send_message(kg_ws_t *ws, kg_slice_t data, unsigned op)
     if (!kg_add_size(data.len, fragments * HEADER_MAX, &need)) {
         return -ENOBUFS;
     }
-    if (queued(ws) > 0 && queued(ws) + need > ws->conn->edge->opts.ws_queue_max) {
+    if (is_behind(ws, need)) {
         return -ENOBUFS;
     }
     if (kg_buf_reserve(&ws->out, need) < 0) {
@@ -109,6 +124,10 @@ static int send_message(kg_ws_t *ws, kg_slice_t data, unsigned op)
         (void)append_frame(&ws->out, op_fin, data.data + at, n);
         at += n;
     } while (at < data.len);
+    if (need >= big_left(ws)) {
+        ws->big_len = need;
+        ws->big_end = ws->gone + queued(ws);
+    }
     if (!asked) { /* each call costs a system call */
         lws_callback_on_writable(ws->conn->wsi);
     }
@@ -123,6 +142,11 @@ int kg_ws_send(kg_ws_t *ws, kg_slice_t text)
 int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data)
 {
     return send_message(ws, data, OP_BINARY);
+}
+
+void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes)
+{
+    ws->queue_max = bytes;
 }
 
 void kg_ws_set_source(kg_ws_t *ws, kg_ws_pull_fn *fill, void *user)
@@ -259,6 +283,7 @@ static int write_some(kg_ws_t *ws)
             return -1;
         }
         ws->out_off += n;
+        ws->gone += n;
         compact(ws);
         return 1;
     }
@@ -332,6 +357,7 @@ int kg_ws_on_open(kg_conn_t *conn)
     }
     ws->conn = conn;
     ws->user = conn->ws_user;
+    ws->queue_max = conn->edge->opts.ws_queue_max;
     ws->last_rx_ns = kg_now_ns();
     conn->ws = ws;
     conn->phase = KG_PHASE_WS;

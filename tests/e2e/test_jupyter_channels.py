@@ -8,7 +8,7 @@ import uuid
 
 import pytest
 from harness.client import Client, Sandbox
-from harness.daemon import TEMPLATE, wait_for
+from harness.daemon import TEMPLATE, Daemon, wait_for
 from harness.jupyter import V1, Channels, Message, kernel_of, texts, types, v1_encode
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
@@ -338,6 +338,25 @@ def test_a_client_that_leaves_disturbs_nobody(fresh: Sandbox) -> None:
         ws.until(lambda m: m["header"]["msg_type"] == "execute_input")
     wait_for(lambda: fresh.get("/runs")["items"][0]["status"] == "ok")
     assert fresh.run("left")["text"] == "'done'"
+
+
+@pytest.mark.parametrize("v1", [True, False], ids=["v1", "legacy"])
+def test_output_that_is_read_is_not_cut(fresh: Sandbox, v1: bool) -> None:
+    with channels(fresh, v1=v1) as ws:
+        for code, want in (("print('x' * 9_000_000)", 9_000_001), ("for _ in range(2): print('x' * 9_000_000, flush=True)", 18_000_002),
+                           ("for i in range(20_000): print(f'{i:05}')", 120_000)):
+            reply, published = ws.execute(code)
+            assert reply["content"]["status"] == "ok" and types(published)[-1] == "idle"
+            assert len(texts(published)) == want
+
+
+def test_a_client_that_does_not_read_is_cut() -> None:
+    with Daemon("--jupyter-unread-bytes", "1MiB") as d:
+        sandbox = Client(d.url, d.key).sandbox(template=TEMPLATE)
+        with channels(sandbox, max_queue=1) as ws:
+            ws.send("execute_request", {"code": "for _ in range(300): print('x' * 100_000, flush=True)"})
+            wait_for(lambda: [r["status"] for r in sandbox.get("/runs")["items"]] == ["ok"])
+            assert ws.closed() == 1013
 
 
 def test_death_of_the_kernel_is_told(fresh: Sandbox) -> None:

@@ -168,6 +168,7 @@ static void close_codes(void **state)
     assert_int_equal(fake_ws_close_code(ws), 1012);
     fake_ws_close(&ws);
     ws = upgrade(NULL, "", false, 101);
+    assert_int_equal(fake_ws_queue_max(ws), KG_JUPYTER_UNREAD_MAX);
     fake_ws_full(ws, true);
     fake_attach_message(&msg);
     assert_int_equal(fake_ws_close_code(ws), 1013);

@@ -331,6 +331,26 @@ static kg_pull_t pull_frames(void *user, kg_buf_t *out, size_t max, bool *ret_me
     return KG_PULL_MORE;
 }
 
+/* A big message between small ones, all of it in one turn of the loop: nothing is written yet. */
+static void pile(kg_ws_t *ws)
+{
+    size_t len = 1u << 20;
+    char *big = malloc(len);
+    must(big);
+    memset(big, 'b', len);
+    must(kg_ws_send(ws, kg_slice_cstr("s")) == 0);
+    must(kg_ws_send(ws, kg_slice(big, len)) == 0);
+    must(kg_ws_send(ws, kg_slice(big, len)) == -ENOBUFS);
+    must(kg_ws_send(ws, kg_slice(big, 200u << 10)) == 0);
+    must(kg_ws_send(ws, kg_slice(big, 100u << 10)) == -ENOBUFS);
+    must(kg_ws_send(ws, kg_slice_cstr("s")) == 0);
+    kg_ws_set_queue_max(ws, 2u << 20);
+    must(kg_ws_send(ws, kg_slice(big, len)) == 0);
+    must(kg_ws_send(ws, kg_slice(big, len)) == -ENOBUFS);
+    kg_ws_close(ws, 1000, "piled");
+    free(big);
+}
+
 static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
 {
     (void)user;
@@ -352,6 +372,8 @@ static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
         }
         must(rc == -ENOBUFS);
         kg_ws_close(ws, 1013, "slow");
+    } else if (strncmp(text, "pile", 4) == 0) {
+        pile(ws);
     } else if (strncmp(text, "pause", 5) == 0) {
         kg_ws_pause(ws, true);
     } else if (binary) {

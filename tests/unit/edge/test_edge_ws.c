@@ -333,6 +333,26 @@ static void queue_over_its_cap_says_so_and_loses_nothing(void **state)
     client_close(&c);
 }
 
+static void the_largest_queued_message_is_not_counted(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "pile");
+    size_t bytes = 0;
+    for (bool end = false; !end;) {
+        frame_t frame = ws_read(&c);
+        end = frame.op_fin == 0x88;
+        if (end) {
+            assert_int_equal(frame.code, 1000);
+        } else {
+            bytes += frame.len;
+        }
+        free(frame.data);
+    }
+    assert_int_equal(bytes, 2 + (2u << 20) + (200u << 10));
+    client_close(&c);
+}
+
 static void read_flood(client_t *c, size_t frames, size_t size)
 {
     for (size_t i = 0; i < frames; i++) {
@@ -533,6 +553,7 @@ int main(void)
         T(handler_closes_after_what_was_queued),
         T(client_close_is_answered),
         T(queue_over_its_cap_says_so_and_loses_nothing),
+        T(the_largest_queued_message_is_not_counted),
         T(source_gives_all_frames_in_order),
         T(queued_frames_wait_for_a_message_under_way),
         cmocka_unit_test(silent_client_is_pinged_and_lives_by_its_pong),

@@ -45,7 +45,7 @@ struct kg_ws {
     kg_buf_t message;
     unsigned code;
     bool paused, full;
-    size_t queued;
+    size_t queued, queue_max;
 };
 
 struct kg_http_head_priv {
@@ -519,6 +519,16 @@ int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data)
 size_t kg_ws_queued(const kg_ws_t *ws)
 {
     return ws->queued;
+}
+
+void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes)
+{
+    ws->queue_max = bytes;
+}
+
+size_t fake_ws_queue_max(const kg_ws_t *ws)
+{
+    return ws->queue_max;
 }
 
 void kg_ws_set_source(kg_ws_t *ws, kg_ws_pull_fn *fill, void *user)

@@ -52,6 +52,7 @@ unsigned fake_ws_close_code(const kg_ws_t *ws); /* 0 = open */
 bool fake_ws_paused(const kg_ws_t *ws);
 void fake_ws_full(kg_ws_t *ws, bool full);     /* sends answer -ENOBUFS */
 void fake_ws_queue(kg_ws_t *ws, size_t bytes); /* what kg_ws_queued says */
+size_t fake_ws_queue_max(const kg_ws_t *ws);   /* 0: as the server's */
 void fake_ws_close(kg_ws_t **ws);
 
 const kg_edge_opts_t *fake_edge_opts(void);
