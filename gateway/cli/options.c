@@ -336,7 +336,7 @@ const kg_option_t kg_options[] = {
           "1000",
           0,
           100000,
-          "Sessions that Jupyter clients may have made at once"),
+          "Sessions that Jupyter clients of one owner may have made at once"),
     SECONDS("timeouts.run",
             timeouts.run,
             "300",

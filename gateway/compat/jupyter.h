@@ -17,7 +17,7 @@ typedef struct kg_jupyter_config {
     size_t env_count;
     size_t unread_max;     /* bytes that one client of channels may leave unread, beside the largest
                               message; 0 = KG_JUPYTER_UNREAD_MAX */
-    unsigned sessions_max; /* that clients have made; 0 = none */
+    unsigned sessions_max; /* that clients of one owner have made; 0 = none */
 } kg_jupyter_config_t;
 
 /* Serves /api, /kernelspecs, /tree and /hub/api on server from here on. */

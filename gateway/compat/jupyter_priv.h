@@ -14,7 +14,6 @@ struct kg_jupyter {
     kg_jupyter_config_t config;
     uint64_t started_ns; /* wall clock */
     kg_jsession_t *sessions;
-    unsigned session_count;
     struct kg_channels *channels; /* channels.c */
     kg_dialect_t dialect;         /* user of its handler is this */
 };

@@ -46,6 +46,7 @@ static void started(kg_jreq_t *r, const json_t *record, const kg_err_t *err)
         id ? kg_sandbox_find(r->jupyter->core, r->who.key.owner, id, &own) : NULL;
     const char *context = sandbox ? kg_sandbox_default_context(sandbox) : NULL;
     if (context && kg_kernel_find(r->jupyter->core, &r->who, context, &kernel, &own) == 0) {
+        r->fresh = true;
         r->started(r, &kernel, NULL);
         return;
     }
@@ -53,6 +54,13 @@ static void started(kg_jreq_t *r, const json_t *record, const kg_err_t *err)
         kg_err_set(&own, KG_ERR_KERNEL_START_FAILED, "The sandbox has no kernel.");
     }
     r->started(r, NULL, err ? err : &own);
+}
+
+void kg_jreq_drop_kernel(const kg_jreq_t *r, const kg_kernel_ref_t *kernel)
+{
+    if (r->fresh) {
+        (void)kg_sandbox_delete(kernel->sandbox, NULL, NULL, NULL);
+    }
 }
 
 typedef struct taken {

@@ -24,6 +24,8 @@ bool kg_jreq_kernel(kg_jreq_t *r, kg_kernel_ref_t *ret_kernel);
 bool kg_jreq_ready(kg_jreq_t *r);
 /* Answers 204: the kernel that the client started has ended, any other one is left as it is. */
 void kg_jreq_leave(kg_jreq_t *r, const kg_kernel_ref_t *kernel);
+/* Ends the kernel that this exchange has started and has no use for; any other one stays. */
+void kg_jreq_drop_kernel(const kg_jreq_t *r, const kg_kernel_ref_t *kernel);
 /* A member of a body that is a string, null or absent (*ret NULL). invalid_request. */
 int kg_jreq_string(const json_t *object, const char *name, const char **ret, kg_err_t *err);
 

@@ -215,6 +215,9 @@ static int accept_head(kg_jreq_t *r, const kg_http_head_t *head, const char *all
     }
     if (rc == 0 && r->route->asks) {
         r->query = strndup(head->query.len ? head->query.data : "", head->query.len);
+        if (!r->query) {
+            rc = kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "No memory for this request.");
+        }
     }
     return rc < 0 ? rc : read_params(r, head, err);
 }

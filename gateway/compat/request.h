@@ -40,6 +40,7 @@ struct kg_jreq {
     kg_call_t *call;
     kg_jreq_called_fn *called;
     kg_kernel_started_fn *started;
+    bool fresh;  /* the kernel that it got is one it has started */
     char *query; /* of routes that read theirs; it may hold a key */
 };
 

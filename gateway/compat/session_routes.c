@@ -155,6 +155,7 @@ static void make(kg_jreq_t *r, const kg_kernel_ref_t *kernel)
     kg_jsession_t *s = NULL;
     (void)read_text(r, &text, &err);
     if (kg_jsession_add(r->jupyter, kernel, NULL, &text, &s, &err) < 0) {
+        kg_jreq_drop_kernel(r, kernel);
         kg_jreq_fail(r, &err);
     } else {
         answer(r, 201, s, kernel);
@@ -176,8 +177,8 @@ static void made_kernel(kg_jreq_t *r, const kg_kernel_ref_t *kernel, const kg_er
         make(r, kernel);
         return;
     }
-    if (kernel->own && other.sandbox != kernel->sandbox) {
-        (void)kg_sandbox_delete(kernel->sandbox, NULL, NULL, NULL);
+    if (other.sandbox != kernel->sandbox) {
+        kg_jreq_drop_kernel(r, kernel);
     }
     answer(r, 201, s, &other);
 }
@@ -221,6 +222,8 @@ void kg_do_sessions_create(kg_jreq_t *r)
     kg_jsession_t *s = kg_jsession_at(r->jupyter, r->who.key.owner, text.path);
     if (s && kg_kernel_find(r->jupyter->core, &r->who, s->context, &kernel, NULL) == 0) {
         answer(r, 201, s, &kernel);
+    } else if (kg_jsession_room(r->jupyter, r->who.key.owner, &err) < 0) {
+        kg_jreq_fail(r, &err);
     } else if (!id) {
         kg_jreq_start_kernel(r, &(kg_kernel_wish_t){.spec = spec}, made_kernel);
     } else if (kg_kernel_find(r->jupyter->core, &r->who, id, &kernel, &err) == 0) {
@@ -257,6 +260,7 @@ static void change(kg_jreq_t *r, session_ref_t *s, const kg_kernel_ref_t *kernel
                              &err);
     }
     if (rc < 0) {
+        kg_jreq_drop_kernel(r, kernel);
         kg_jreq_fail(r, &err);
         return;
     }
@@ -273,6 +277,8 @@ static void changed_kernel(kg_jreq_t *r, const kg_kernel_ref_t *kernel, const kg
         fail_start(r, err);
     } else if (find_session(r, false, &s)) {
         change(r, &s, kernel);
+    } else {
+        kg_jreq_drop_kernel(r, kernel);
     }
 }
 
@@ -290,6 +296,7 @@ void kg_do_sessions_update(kg_jreq_t *r)
     int rc = r->body ? read_text(r, &text, &err)
                      : kg_err_set(&err, KG_ERR_INVALID_REQUEST, "No JSON data provided");
     rc = rc < 0 ? rc : read_kernel(r, &id, &spec, &err);
+    rc = rc < 0 || s.made ? rc : kg_jsession_room(r->jupyter, r->who.key.owner, &err);
     if (rc < 0) {
         kg_jreq_fail(r, &err);
     } else if (id) {

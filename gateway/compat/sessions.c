@@ -53,13 +53,11 @@ session_new(const char *id, const char *context, const char *owner, const kg_jse
 static void append(kg_jupyter_t *jupyter, kg_jsession_t *s)
 {
     DL_APPEND(jupyter->sessions, s);
-    jupyter->session_count++;
 }
 
 static void drop(kg_jupyter_t *jupyter, kg_jsession_t *s)
 {
     DL_DELETE(jupyter->sessions, s);
-    jupyter->session_count--;
     session_free(s);
 }
 
@@ -193,6 +191,28 @@ int kg_jsession_text_check(const kg_jsession_text_t *text, kg_err_t *err)
     return rc < 0 ? rc : check_length("type", text->type, KG_JSESSION_TYPE_MAX, err);
 }
 
+static unsigned count_of(const kg_jupyter_t *jupyter, const char *owner)
+{
+    unsigned count = 0;
+    const kg_jsession_t *s;
+    DL_FOREACH (jupyter->sessions, s) {
+        count += strcmp(s->owner, owner) == 0;
+    }
+    return count;
+}
+
+int kg_jsession_room(kg_jupyter_t *jupyter, const char *owner, kg_err_t *err)
+{
+    if (count_of(jupyter, owner) >= jupyter->config.sessions_max) {
+        kg_jsessions_purge(jupyter);
+    }
+    unsigned count = count_of(jupyter, owner);
+    return count < jupyter->config.sessions_max
+               ? 0
+               : kg_err_set(err, KG_ERR_QUOTA_EXCEEDED,
+                            "There are %u sessions, the most there may be.", count);
+}
+
 int kg_jsession_add(kg_jupyter_t *jupyter,
                     const kg_kernel_ref_t *kernel,
                     const char *id,
@@ -201,12 +221,9 @@ int kg_jsession_add(kg_jupyter_t *jupyter,
                     kg_err_t *err)
 {
     char fresh[KG_ID_MAX];
-    if (jupyter->session_count >= jupyter->config.sessions_max) {
-        kg_jsessions_purge(jupyter);
-    }
-    if (jupyter->session_count >= jupyter->config.sessions_max) {
-        return kg_err_set(err, KG_ERR_QUOTA_EXCEEDED,
-                          "There are %u sessions, the most there may be.", jupyter->session_count);
+    int rc = kg_jsession_room(jupyter, kg_sandbox_owner(kernel->sandbox), err);
+    if (rc < 0) {
+        return rc;
     }
     if (!id) {
         kg_uuid_generate(kg_core_node(jupyter->core), fresh);
@@ -216,7 +233,7 @@ int kg_jsession_add(kg_jupyter_t *jupyter,
     if (!s) {
         return no_memory(err);
     }
-    int rc = save(jupyter, s, kg_sandbox_id(kernel->sandbox), err);
+    rc = save(jupyter, s, kg_sandbox_id(kernel->sandbox), err);
     if (rc < 0) {
         session_free(s);
         return rc;
@@ -226,17 +243,11 @@ int kg_jsession_add(kg_jupyter_t *jupyter,
     return 0;
 }
 
-static int replace(char **at, const char *text)
+static void swap(char **a, char **b)
 {
-    char *copy = text ? strdup(text) : NULL;
-    if (text && !copy) {
-        return -ENOMEM;
-    }
-    if (copy) {
-        free(*at);
-        *at = copy;
-    }
-    return 0;
+    char *kept = *a;
+    *a = *b;
+    *b = kept;
 }
 
 int kg_jsession_change(kg_jupyter_t *jupyter,
@@ -245,13 +256,20 @@ int kg_jsession_change(kg_jupyter_t *jupyter,
                        const kg_jsession_text_t *text,
                        kg_err_t *err)
 {
-    if (replace(&session->path, text->path) < 0 || replace(&session->name, text->name) < 0 ||
-        replace(&session->type, text->type) < 0) {
-        return no_memory(err);
+    const kg_jsession_text_t whole = {.path = text->path ? text->path : session->path,
+                                      .name = text->name ? text->name : session->name,
+                                      .type = text->type ? text->type : session->type};
+    kg_jsession_t *next =
+        session_new(session->id, kg_context_id(kernel->context), session->owner, &whole);
+    int rc = next ? save(jupyter, next, kg_sandbox_id(kernel->sandbox), err) : no_memory(err);
+    if (rc == 0) {
+        swap(&session->path, &next->path);
+        swap(&session->name, &next->name);
+        swap(&session->type, &next->type);
+        (void)kg_format(session->context, sizeof session->context, "%s", next->context);
     }
-    (void)kg_format(session->context, sizeof session->context, "%s",
-                    kg_context_id(kernel->context));
-    return save(jupyter, session, kg_sandbox_id(kernel->sandbox), err);
+    session_free(next);
+    return rc;
 }
 
 void kg_jsession_remove(kg_jupyter_t *jupyter, kg_jsession_t *session)

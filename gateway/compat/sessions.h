@@ -41,6 +41,8 @@ kg_jsession_t *kg_jsession_find(const kg_jupyter_t *jupyter, const char *owner, 
 kg_jsession_t *kg_jsession_at(const kg_jupyter_t *jupyter, const char *owner, const char *path);
 bool kg_jsession_has(const kg_jupyter_t *jupyter, const char *context);
 int kg_jsession_text_check(const kg_jsession_text_t *text, kg_err_t *err);
+/* quota_exceeded: owner has as many as there may be. */
+int kg_jsession_room(kg_jupyter_t *jupyter, const char *owner, kg_err_t *err);
 /* id NULL = a new one. Text has been checked. quota_exceeded at the limit, those of the store. */
 int kg_jsession_add(kg_jupyter_t *jupyter,
                     const kg_kernel_ref_t *kernel,
@@ -48,7 +50,7 @@ int kg_jsession_add(kg_jupyter_t *jupyter,
                     const kg_jsession_text_t *text,
                     kg_jsession_t **ret_session,
                     kg_err_t *err);
-/* Other text, other kernel; NULL members of text stay. */
+/* Other text, other kernel; NULL members of text stay. On failure all stays. */
 int kg_jsession_change(kg_jupyter_t *jupyter,
                        kg_jsession_t *session,
                        const kg_kernel_ref_t *kernel,

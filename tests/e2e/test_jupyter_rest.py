@@ -552,8 +552,29 @@ def test_sessions_at_their_limit() -> None:
             jupyter.post("/api/sessions", {"path": f"{i}", **kernel})
         jupyter.call("POST", "/api/sessions", 403, json={"path": "2", **kernel})
         assert len(jupyter.get("/api/sessions")) == 2
+        for path in "345":  # no kernel is started for what will be refused, and none left
+            jupyter.call("POST", "/api/sessions", 403, json={"path": path, "type": "notebook"})
+        other = sb.context()["id"]
+        jupyter.call("PATCH", f"/api/sessions/{other}", 403, json={"path": "x", "kernel": {"name": TEMPLATE}})
+        assert [s["id"] for s in client.get("/v1/sandboxes")["items"]] == [sb.id]
+        key = client.post("/v1/keys", {"owner": "somebody-else", "scopes": ["use"]}, expect=201)  # has a limit of its own
+        assert Jupyter(d.url, key["key"]).post("/api/sessions", {"path": "0", "type": "notebook"})["path"] == "0"
         sb.delete()  # those of kernels that have gone make room
         assert jupyter.post("/api/sessions", {"path": "2", "type": "notebook"})["path"] == "2"
+
+
+def test_starts_at_the_limit_leave_no_kernel() -> None:
+    with Daemon("--jupyter-sessions", "1") as d:
+        jupyter, client = Jupyter(d.url, d.key), Client(d.url, d.key)
+
+        def one(i: int) -> int:
+            body = {"path": f"{i}", "type": "notebook"}
+            return jupyter.http.post("/api/sessions", json=body).status_code
+        with ThreadPoolExecutor(3) as pool:  # all find room; when the kernels are there, one does
+            codes = sorted(pool.map(one, range(3)))
+        assert codes == [201, 403, 403]
+        assert len(jupyter.get("/api/sessions")) == 1
+        wait_for(lambda: len(client.get("/v1/sandboxes")["items"]) == 1)
 
 
 def test_ga_18_ids_and_sessions_outlive_the_gateway() -> None:
