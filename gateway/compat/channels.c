@@ -36,6 +36,7 @@ typedef struct kg_channels {
     bool v1;
     bool binary; /* it takes binary frames */
     bool own;    /* it started the kernel */
+    bool may_restart;
     bool closing;
     struct kg_channels *prev, *next;
 } kg_channels_t;
@@ -86,22 +87,24 @@ static void on_end(void *user, bool deleted)
                deleted ? "the kernel was deleted" : "the gateway is stopping");
 }
 
-/* A client that only looks on leaves and takes nothing along. */
+/* As over REST. */
 static int may_shutdown(void *user, bool restart, kg_err_t *err)
 {
     const kg_channels_t *c = user;
-    if (restart && !c->own) {
+    if (restart && !c->may_restart) {
         return kg_err_set(err, KG_ERR_FORBIDDEN,
-                          "This client is attached to the kernel and may not restart it.");
+                          "This key may attach to the kernel, not restart it.");
     }
     return 0;
 }
 
+/* A client that only looks on leaves and takes nothing along. */
 static void on_shutdown(void *user, bool restart)
 {
     kg_channels_t *c = user;
+    bool stays = restart ? !c->may_restart : !c->own;
     kg_context_t *context =
-        c->own ? kg_context_find_any(c->jupyter->core, c->owner, c->context, NULL) : NULL;
+        stays ? NULL : kg_context_find_any(c->jupyter->core, c->owner, c->context, NULL);
     if (!context) {
         close_with(c, CLOSE_FINAL, "detached");
     } else if (restart) {
@@ -227,6 +230,7 @@ int kg_channels_accept(kg_jupyter_t *jupyter,
     c->jupyter = jupyter;
     c->front.handler = &jupyter->dialect.handler;
     c->own = kernel->own;
+    c->may_restart = kernel->may_restart;
     (void)snprintf(c->context, sizeof c->context, "%s", kg_context_id(kernel->context));
     (void)snprintf(c->owner, sizeof c->owner, "%s", kg_sandbox_owner(kernel->sandbox));
     take_session(head->query, c->session);

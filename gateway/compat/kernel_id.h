@@ -18,9 +18,10 @@
 typedef struct kg_kernel_ref {
     kg_sandbox_t *sandbox;
     kg_context_t *context;
-    const char *id; /* as clients know it */
-    bool own;       /* started over Jupyter's API with this key: a delete ends it. Others are
-                       attached to: a delete leaves them alone */
+    const char *id;   /* as clients know it */
+    bool may_restart; /* it takes everybody's variables, so a key that may only attach may not */
+    bool own;         /* started over Jupyter's API with this key: a delete ends it. Others are
+                         attached to: a delete leaves them alone */
 } kg_kernel_ref_t;
 
 /* As Jupyter's routes have it: \w+-\w+-\w+-\w+-\w+, of at most KG_ID_MAX - 1 bytes. */

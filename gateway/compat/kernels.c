@@ -273,7 +273,6 @@ static void restarted(kg_jreq_t *r, const json_t *context, const kg_err_t *err)
     }
 }
 
-/* It takes everybody's variables, so a key that may only attach is not enough. */
 void kg_do_kernels_restart(kg_jreq_t *r)
 {
     kg_err_t err = {0};
@@ -281,7 +280,7 @@ void kg_do_kernels_restart(kg_jreq_t *r)
     if (!kg_jreq_kernel(r, &kernel)) {
         return;
     }
-    if (kg_auth_allow(&r->who, KG_RIGHT_USE, NULL, &err) < 0) {
+    if (!kernel.may_restart) {
         kg_err_set(&err, KG_ERR_FORBIDDEN, "This key may attach to the kernel, not restart it.");
         kg_jreq_fail(r, &err);
     } else {

@@ -324,12 +324,27 @@ def test_late_output_keeps_its_parent(sandbox: Sandbox) -> None:  # ZQ-04
 def test_shutdown_of_an_attached_client_detaches(sandbox: Sandbox) -> None:
     with channels(sandbox) as agent, channels(sandbox) as ws:
         agent.execute("kept = 'yes'")
-        reply, _ = ws.ask("shutdown_request", {"restart": True}, "control")
-        assert reply["content"]["status"] == "error" and reply["content"]["ename"] == "forbidden"
         ws.send("shutdown_request", {"restart": False}, "control")
         assert ws.closed() == 1000
         assert [m for m in ws.seen if m["header"]["msg_type"] == "shutdown_reply"][-1]["content"]["status"] == "ok"
         assert agent.execute("kept")[0]["content"]["status"] == "ok"
+
+
+def test_restart_is_for_keys_that_may_restart_over_rest(fresh: Sandbox, client: Client) -> None:
+    key = client.post("/v1/keys", {"scopes": [f"attach:{fresh.id}"]}, expect=201)
+    visitor = Client(client.url, key["key"])
+    with channels(fresh) as ws, channels(fresh, headers=visitor.headers()) as attached:
+        ws.execute("kept = 'yes'")
+        reply, _ = attached.ask("shutdown_request", {"restart": True}, "control")
+        assert reply["content"]["status"] == "error" and reply["content"]["ename"] == "forbidden"
+        assert ws.execute("kept")[0]["content"]["status"] == "ok"
+        msg_id = ws.send("shutdown_request", {"restart": True}, "control")
+        reply = ws.until(lambda m: m["header"]["msg_type"] == "shutdown_reply" and m["parent_header"]["msg_id"] == msg_id)
+        assert reply["content"]["status"] == "ok"
+        for one in (ws, attached):
+            one.until(lambda m: m["content"].get("execution_state") == "restarting")
+        assert ws.execute("kept")[0]["content"]["ename"] == "NameError"
+    client.delete(f"/v1/keys/{key['id']}")
 
 
 def test_a_client_that_leaves_disturbs_nobody(fresh: Sandbox) -> None:

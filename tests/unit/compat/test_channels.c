@@ -44,12 +44,14 @@ static int teardown(void **state)
     return left ? -1 : 0;
 }
 
+static const char *key = "token key-alice";
+
 static kg_ws_t *upgrade(const char *query, const char *offered, bool browser, int want)
 {
     int status = 0;
     fake_request_t r = {.path = PATH, .query = query};
     r.headers[0][0] = "Authorization";
-    r.headers[0][1] = "token key-alice";
+    r.headers[0][1] = key;
     if (browser) {
         r.headers[1][0] = "Origin";
         r.headers[1][1] = "http://localhost";
@@ -177,10 +179,23 @@ static void close_codes(void **state)
     assert_null(fake_ws_frame(ws, 100));
     fake_ws_close(&ws);
     ws = upgrade(NULL, "", false, 101);
-    assert_true(fake_attach_shutdown(true) < 0);
-    assert_int_equal(fake_ws_close_code(ws), 0);
     assert_int_equal(fake_attach_shutdown(false), 0);
     assert_int_equal(fake_ws_close_code(ws), 1000);
+    fake_ws_close(&ws);
+}
+
+static void restart_is_for_keys_that_may_use(void **state)
+{
+    (void)state;
+    kg_ws_t *ws = upgrade(NULL, "", false, 101);
+    assert_int_equal(fake_attach_shutdown(true), 0);
+    assert_int_equal(fake_ws_close_code(ws), 0); /* it is still there */
+    fake_ws_close(&ws);
+    key = "token key-attach";
+    ws = upgrade(NULL, "", false, 101);
+    key = "token key-alice";
+    assert_true(fake_attach_shutdown(true) < 0);
+    assert_int_equal(fake_ws_close_code(ws), 0);
     fake_ws_close(&ws);
 }
 
@@ -210,6 +225,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(frames_by_protocol, setup, teardown),
         cmocka_unit_test_setup_teardown(junk_closes, setup, teardown),
         cmocka_unit_test_setup_teardown(close_codes, setup, teardown),
+        cmocka_unit_test_setup_teardown(restart_is_for_keys_that_may_use, setup, teardown),
         cmocka_unit_test_setup_teardown(session_replaces_its_older_connection, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
