@@ -15,7 +15,7 @@ int kg_kernel_forward(kg_kernel_t *k,
                       kg_err_t *err)
 {
     KG_AUTO(kg_out_fini) kg_out_t out = {0};
-    int rc = kg_request_sendable(k, err);
+    int rc = kg_request_askable(k, err);
     if (rc < 0) {
         return rc;
     }
@@ -29,7 +29,6 @@ int kg_kernel_forward(kg_kernel_t *k,
     if (rc == 0) {
         (*ret_request)->forward = true;
         (*ret_request)->no_reply = forward->no_reply;
-        (*ret_request)->shell = forward->channel == KG_CHANNEL_SHELL;
         kg_request_set_deadline(*ret_request, kg_now_ns() + GRACE_NS);
     }
     return rc;
@@ -48,11 +47,11 @@ void kg_forward_on_idle(kg_request_t *req)
     }
 }
 
-/* Kernels take what is on shell one after the other. */
+/* Kernels take what is on shell one after the other, whoever asks it. */
 static bool another_is_before(const kg_request_t *req)
 {
     for (const kg_request_t *other = req->next; other; other = other->next) {
-        if (other->forward && other->shell && !other->ended) {
+        if (other->shell && !other->execute && !other->replied && !other->ended) {
             return true;
         }
     }

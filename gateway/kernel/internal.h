@@ -75,7 +75,7 @@ struct kg_request {
     bool execute;
     bool forward;  /* a client's */
     bool no_reply; /* with forward: idle is its end */
-    bool shell;    /* with forward: sent there */
+    bool shell;    /* sent there */
     bool allow_stdin;
     bool replied;
     bool idled;
@@ -254,6 +254,8 @@ bool kg_forward_goes_on(kg_request_t *req, uint64_t now);
 /* request.c */
 /* Whether anything can be sent now. */
 int kg_request_sendable(const kg_kernel_t *k, kg_err_t *err);
+/* The same of what is no code: of that there may be so much. */
+int kg_request_askable(const kg_kernel_t *k, kg_err_t *err);
 /* A request of its own for out, sent; empties out when the message has to wait for the barrier. */
 int kg_request_new(kg_kernel_t *k,
                    kg_channel_t channel,

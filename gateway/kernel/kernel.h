@@ -19,8 +19,8 @@ typedef struct kg_request kg_request_t;
     (UINT64_C(256) * 1024 * 1024) /* waiting for the worker: reading pauses above */
 #define KG_KERNEL_STDERR_TAIL 4096
 #define KG_KERNEL_REQUESTS_MAX                                                                     \
-    256 /* unended requests of one kernel: -ENOBUFS / queue_full above                             \
-         */
+    256 /* unended requests of one kernel: queue_full above. Code, which is one at a time,         \
+           is taken nevertheless */
 
 #define KG_KERNEL_NAME_LEN                                                                         \
     10 /* "k" + 8 random characters, with NUL; stem of everything in the run directory */

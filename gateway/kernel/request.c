@@ -271,11 +271,17 @@ int kg_request_sendable(const kg_kernel_t *k, kg_err_t *err)
     if (k->link.state != KG_LINK_UP) {
         return kg_err_set(err, KG_ERR_CONFLICT, "the kernel is suspended");
     }
-    if (k->stats.requests >= KG_KERNEL_REQUESTS_MAX) {
-        return kg_err_set(err, KG_ERR_QUEUE_FULL, "%d requests wait for this kernel already",
-                          KG_KERNEL_REQUESTS_MAX);
-    }
     return 0;
+}
+
+int kg_request_askable(const kg_kernel_t *k, kg_err_t *err)
+{
+    int rc = kg_request_sendable(k, err);
+    if (rc == 0 && k->stats.requests >= KG_KERNEL_REQUESTS_MAX) {
+        rc = kg_err_set(err, KG_ERR_QUEUE_FULL, "%d requests wait for this kernel already",
+                        KG_KERNEL_REQUESTS_MAX);
+    }
+    return rc;
 }
 
 int kg_request_new(kg_kernel_t *k,
@@ -297,6 +303,7 @@ int kg_request_new(kg_kernel_t *k,
     req->kernel = k;
     req->sink = *sink;
     req->user = user;
+    req->shell = channel == KG_CHANNEL_SHELL;
     memcpy(req->msg_id, out->msg_id, sizeof(req->msg_id));
     if (waits) {
         req->unsent = true;
@@ -372,7 +379,7 @@ int kg_kernel_ask(kg_kernel_t *k,
                   kg_request_t **ret_request,
                   kg_err_t *err)
 {
-    int rc = kg_request_sendable(k, err);
+    int rc = kg_request_askable(k, err);
     if (rc < 0) {
         return rc;
     }

@@ -508,6 +508,24 @@ static void kernel_info(fake_t *f, const request_t *r)
     }
 }
 
+/* With the code "sleep MS" it takes its time. */
+static void complete(fake_t *f, const request_t *r)
+{
+    kg_json_value_t content;
+    KG_AUTO_BUF kg_buf_t code = {0};
+    fake_must(kg_json_check(kg_buf_slice(&r->content), 128, &content), r->type);
+    if (kg_json_get(content, "code").type == KG_JSON_STRING) {
+        fake_must(kg_json_decode_string(&code, kg_json_get(content, "code")), r->type);
+    }
+    fake_must(kg_buf_append_cstr(&code, ""), r->type);
+    if (strncmp(code.data, "sleep ", 6) == 0) {
+        fake_sleep_ms(strtoul(code.data + 6, NULL, 10));
+    }
+    fake_reply(f, r, "complete_reply",
+               "{\"status\":\"ok\",\"matches\":[\"fake\"],\"cursor_start\":0,\"cursor_end\":1,"
+               "\"metadata\":{}}");
+}
+
 static void other(fake_t *f, const request_t *r)
 {
     if (strcmp(r->type, "interrupt_request") == 0) {
@@ -529,9 +547,7 @@ static void other(fake_t *f, const request_t *r)
         f->stop = true;
         fake_reply(f, r, "shutdown_reply", "{\"status\":\"ok\",\"restart\":false}");
     } else if (strcmp(r->type, "complete_request") == 0) {
-        fake_reply(f, r, "complete_reply",
-                   "{\"status\":\"ok\",\"matches\":[\"fake\"],\"cursor_start\":0,\"cursor_end\":1,"
-                   "\"metadata\":{}}");
+        complete(f, r);
     } else if (strcmp(r->type, "is_complete_request") == 0) {
         fake_reply(f, r, "is_complete_reply", "{\"status\":\"complete\"}");
     } else if (strcmp(r->type, "comm_msg") == 0) {

@@ -152,6 +152,38 @@ static void forward_behindACell_waitsForIt(void **state)
     await(rig, &sent, KG_REQUEST_DONE);
 }
 
+/* Or what the gateway itself asked. */
+static void forward_behindAQuestion_waitsForIt(void **state)
+{
+    rig_t *rig = *state;
+    sent_t sent = {0};
+    kg_kernel_forward_t what = message("complete_request");
+    rig_send_ask(rig, KG_ASK_COMPLETE, "sleep 3000", RIG_PATIENCE_MS);
+    send_it(rig, &what, &sent);
+    rig_await_done(rig);
+    await(rig, &sent, KG_REQUEST_DONE);
+}
+
+/* As many as a kernel may have; code is taken beside them. */
+static void forward_tooMany_refusedAndCodeRuns(void **state)
+{
+    rig_t *rig = *state;
+    static sent_t sent[KG_KERNEL_REQUESTS_MAX];
+    sent_t more = {0};
+    kg_err_t err = {0};
+    kg_kernel_forward_t what = message("complete_request");
+    for (size_t i = 0; i < KG_ARRAY_LEN(sent); i++) {
+        send_it(rig, &what, &sent[i]);
+    }
+    assert_true(kg_kernel_forward(rig->kernel, &what, &sink, &more, &more.req, &err) < 0);
+    assert_int_equal(err.code, KG_ERR_QUEUE_FULL);
+    rig_run(rig, "print beside");
+    rig_await_text(rig, &rig->out, "beside");
+    for (size_t i = 0; i < KG_ARRAY_LEN(sent); i++) {
+        await(rig, &sent[i], KG_REQUEST_DONE);
+    }
+}
+
 static void forward_kernelDies_dead(void **state)
 {
     rig_t *rig = *state;
@@ -216,6 +248,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(forward_unheard_silent, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_noReplyMeant_doneAtIdle, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_behindACell_waitsForIt, setup, teardown),
+        cmocka_unit_test_setup_teardown(forward_behindAQuestion_waitsForIt, setup, teardown),
+        cmocka_unit_test_setup_teardown(forward_tooMany_refusedAndCodeRuns, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_kernelDies_dead, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_releasedAtOnce_nothingComes, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_tooManyBuffers_refused, setup, teardown),
