@@ -161,16 +161,34 @@ static void give_input(const kg_attach_t *a, const kg_client_msg_t *msg)
 
 /* ---- messages for the kernel ---- */
 
+/* What was kept of it for the time of its waiting. */
+static void drop_kept(kg_forward_t *f)
+{
+    f->context->bridge->waiting_bytes -= f->kept;
+    f->kept = 0;
+    f->msg.buffers = NULL;
+    kg_buf_fini(&f->msg.metadata);
+    kg_buf_fini(&f->msg.content);
+    kg_buf_fini(&f->bytes);
+    free(KG_TAKE(f->slices));
+}
+
 static void forward_free(kg_forward_t *f)
 {
     kg_bridge_t *bridge = f->context->bridge;
-    bridge->waiting -= !f->request;
+    *(f->request ? &bridge->sent : &bridge->waiting) -= 1;
+    drop_kept(f);
     DL_DELETE(bridge->forwards, f);
     kg_request_release(&f->request);
     kg_client_msg_fini(&f->msg);
-    kg_buf_fini(&f->bytes);
-    free(f->slices);
     free(f);
+}
+
+void kg_bridge_forget(kg_bridge_t *bridge)
+{
+    while (bridge->forwards) {
+        forward_free(bridge->forwards);
+    }
 }
 
 static void forward_failed(kg_forward_t *f, const kg_err_t *err)
@@ -234,21 +252,34 @@ static void forward_send(kg_forward_t *f)
         forward_failed(f, &err);
         return;
     }
-    context->bridge->waiting -= 1;
+    context->bridge->waiting--;
+    context->bridge->sent++;
     f->request = request;
-    f->msg.buffers = NULL;
-    kg_buf_fini(&f->msg.content);
-    kg_bridge_note(context, kg_request_msg_id(request), kg_buf_slice(&f->msg.header));
+    drop_kept(f);
+    kg_bridge_note(context, kg_request_msg_id(request), kg_buf_slice(&f->msg.header), true);
+}
+
+static size_t buffer_bytes(const kg_client_msg_t *msg)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < msg->buffer_count; i++) {
+        bytes += msg->buffers[i].len; /* all of one frame */
+    }
+    return bytes;
+}
+
+static size_t message_bytes(const kg_client_msg_t *msg)
+{
+    return msg->header.len + msg->metadata.len + msg->content.len + buffer_bytes(msg);
 }
 
 /* What was borrowed of the frame is kept for as long as it waits. */
 static int keep_buffers(kg_forward_t *f)
 {
-    size_t bytes = 0;
+    size_t bytes = buffer_bytes(&f->msg);
     size_t count = f->msg.buffer_count;
-    for (size_t i = 0; i < count; i++) {
-        bytes += f->msg.buffers[i].len; /* all of one frame */
-    }
+    f->kept = message_bytes(&f->msg);
+    f->context->bridge->waiting_bytes += f->kept;
     f->slices = calloc(count ? count : 1, sizeof(*f->slices));
     if (!f->slices || kg_buf_reserve(&f->bytes, bytes)) {
         return -ENOMEM;
@@ -266,21 +297,32 @@ static bool kernel_usable(const kg_context_t *context)
     return context->state == KG_CTX_READY && context->sandbox->pause == KG_PAUSE_NO;
 }
 
+static int check_room(const kg_context_t *context, const kg_client_msg_t *msg, kg_err_t *err)
+{
+    const kg_bridge_t *bridge = context->bridge;
+    if (bridge->waiting >= KG_FORWARDS_WAIT_MAX || bridge->sent >= KG_FORWARDS_SENT_MAX) {
+        return kg_err_set(err, KG_ERR_QUEUE_FULL, "%u messages wait for this kernel already.",
+                          bridge->waiting + bridge->sent);
+    }
+    if (!kernel_usable(context) &&
+        bridge->waiting_bytes + message_bytes(msg) > KG_FORWARDS_WAIT_BYTES) {
+        return kg_err_set(err, KG_ERR_QUEUE_FULL,
+                          "Messages of %zu bytes wait for this kernel already.",
+                          bridge->waiting_bytes);
+    }
+    return 0;
+}
+
 /* Takes msg. */
 static void forward(kg_attach_t *a, kg_client_msg_t *msg)
 {
     kg_context_t *context = a->context;
     kg_bridge_t *bridge = context->bridge;
     kg_err_t err = {0};
-    if (bridge->waiting >= KG_FORWARDS_WAIT_MAX) {
-        (void)kg_err_set(&err, KG_ERR_QUEUE_FULL, "%u messages wait for this kernel already.",
-                         bridge->waiting);
-        refuse(a, msg, &err);
-        return;
-    }
-    kg_forward_t *f = calloc(1, sizeof(*f));
+    int rc = check_room(context, msg, &err);
+    kg_forward_t *f = rc == 0 ? calloc(1, sizeof(*f)) : NULL;
     if (!f) {
-        (void)kg_oom(&err);
+        (void)(rc ? rc : kg_oom(&err));
         refuse(a, msg, &err);
         return;
     }

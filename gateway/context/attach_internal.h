@@ -10,12 +10,17 @@
 enum {
     KG_PARENTS_MAX = 256,      /* requests whose late output still finds its client's header */
     KG_FORWARDS_WAIT_MAX = 64, /* messages that wait for a kernel */
+    /* With it and unanswered; with those that wait fewer than KG_KERNEL_REQUESTS_MAX, so that there
+     * is room for what others ask. */
+    KG_FORWARDS_SENT_MAX = 128,
 };
+#define KG_FORWARDS_WAIT_BYTES ((size_t)32 * 1024 * 1024) /* of those that wait */
 
 /* Under which header a client knows what the kernel got as msg_id. */
 typedef struct kg_parent {
     char msg_id[KG_MSG_ID_MAX];
     kg_buf_t header;
+    bool forward;                  /* no run */
     struct kg_parent *prev, *next; /* oldest first */
     UT_hash_handle hh;
 } kg_parent_t;
@@ -28,6 +33,7 @@ typedef struct kg_forward {
     kg_client_msg_t msg;
     kg_buf_t bytes; /* of its buffers, while it waits */
     kg_slice_t *slices;
+    size_t kept; /* what it counts for in waiting_bytes */
     struct kg_forward *prev, *next;
 } kg_forward_t;
 
@@ -44,7 +50,8 @@ struct kg_bridge {
     kg_parent_t *parents;     /* uthash */
     kg_parent_t *parent_list; /* the same */
     kg_forward_t *forwards;
-    unsigned waiting;
+    unsigned waiting, sent; /* of them */
+    size_t waiting_bytes;
     char voice[KG_MSG_ID_MAX]; /* session of the latest kernel's messages */
     uint64_t said;
 };
@@ -88,8 +95,9 @@ void kg_bridge_pass(kg_context_t *context,
                     kg_channel_t channel,
                     const kg_jmsg_t *msg,
                     const kg_slice_t *parent);
-/* The kernel got it as msg_id. */
-void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header);
+/* The kernel got it as msg_id; forward: it is no run. */
+void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header, bool forward);
+bool kg_bridge_is_forward(const kg_context_t *context, const char *msg_id);
 const char *kg_bridge_state(const kg_context_t *context); /* an execution_state */
 
 /* ---- told by the room's other files ---- */
@@ -100,6 +108,7 @@ void kg_bridge_ready(kg_inc_t *inc, kg_json_value_t info);
 void kg_bridge_pump(kg_context_t *context); /* what waits may go */
 void kg_bridge_kernel_closed(kg_context_t *context, bool was_ready);
 void kg_bridge_dead(kg_context_t *context, const kg_err_t *why); /* no kernel could be started */
+void kg_bridge_forget(kg_bridge_t *bridge);                      /* all messages, unanswered */
 void kg_bridge_end(kg_context_t *context, bool deleted);
 void kg_bridge_free(kg_context_t *context);
 

@@ -210,7 +210,7 @@ static void drop_oldest(kg_bridge_t *bridge)
     free(oldest);
 }
 
-void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header)
+void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header, bool forward)
 {
     kg_bridge_t *bridge = context->bridge;
     kg_parent_t *parent = bridge ? calloc(1, sizeof(*parent)) : NULL;
@@ -221,9 +221,16 @@ void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header
     if (HASH_COUNT(bridge->parents) >= KG_PARENTS_MAX) {
         drop_oldest(bridge);
     }
+    parent->forward = forward;
     (void)kg_format(parent->msg_id, sizeof(parent->msg_id), "%s", msg_id);
     HASH_ADD_STR(bridge->parents, msg_id, parent);
     DL_APPEND(bridge->parent_list, parent);
+}
+
+bool kg_bridge_is_forward(const kg_context_t *context, const char *msg_id)
+{
+    const kg_parent_t *parent = context->bridge ? find_parent(context->bridge, msg_id) : NULL;
+    return parent && parent->forward;
 }
 
 void kg_bridge_free(kg_context_t *context)
@@ -233,7 +240,7 @@ void kg_bridge_free(kg_context_t *context)
         return;
     }
     kg_bridge_end(context, !context->core->destroying && !context->core->draining);
-    kg_bridge_kernel_closed(context, false);
+    kg_bridge_forget(bridge);
     while (bridge->parents) {
         drop_oldest(bridge);
     }
@@ -343,8 +350,13 @@ void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg)
         memcpy(bridge->voice, inc->voice, sizeof(bridge->voice));
     }
     const kg_parent_t *parent = find_parent(bridge, msg->parent_id);
-    kg_slice_t header = parent ? kg_buf_slice(&parent->header) : (kg_slice_t){0};
-    kg_bridge_pass(context, NULL, KG_CHANNEL_IOPUB, msg, parent ? &header : NULL);
+    kg_slice_t header = {0};
+    if (parent) {
+        header = kg_buf_slice(&parent->header);
+    } else if (is_current(context, msg->parent_id)) { /* much was asked while it runs */
+        header = running_header(context);
+    }
+    kg_bridge_pass(context, NULL, KG_CHANNEL_IOPUB, msg, header.len > 0 ? &header : NULL);
 }
 
 void kg_bridge_text(kg_inc_t *inc, bool is_stderr, kg_slice_t utf8)

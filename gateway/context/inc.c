@@ -359,7 +359,7 @@ int kg_inc_execute(kg_inc_t *inc, kg_run_t *run, kg_err_t *err)
     }
     if (run->client) {
         kg_bridge_note(inc->context, kg_request_msg_id(run->request),
-                       kg_buf_slice(&run->client->header));
+                       kg_buf_slice(&run->client->header), false);
     }
     inc->ran = true;
     return 0;
@@ -501,10 +501,14 @@ static void drop_earlier(kg_inc_t *inc)
 }
 
 /* What runs of an earlier gateway still print is never the present run's. Which of them it was is
- * not known any more: their latest takes it. */
+ * not known any more: their latest takes it. What comes of a message of a client's (a handler of a
+ * comm, a repr that prints) is no run's: the clients at the kernel have seen it. */
 static void on_orphan(void *user, const kg_jmsg_t *msg)
 {
     kg_inc_t *inc = user;
+    if (inc->context && kg_bridge_is_forward(inc->context, msg->parent_id)) {
+        return;
+    }
     bool earlier = kg_kernel_is_earlier(inc->kernel, msg->parent_id);
     kg_run_t *run = earlier ? inc->left : latest_run(inc);
     if (!run || !run->opts || !run->mapper) {

@@ -76,8 +76,12 @@ static void close_client(client_t *c)
     kg_buf_fini(&c->heard);
 }
 
-static void
-say(client_t *c, kg_channel_t channel, const char *type, const char *id, const char *text)
+static void say_with(client_t *c,
+                     kg_channel_t channel,
+                     const char *type,
+                     const char *id,
+                     const char *text,
+                     kg_slice_t buffer)
 {
     KG_AUTO_BUF kg_buf_t header = {0};
     kg_err_t err = {0};
@@ -89,8 +93,16 @@ say(client_t *c, kg_channel_t channel, const char *type, const char *id, const c
         .channel = channel,
         .parts = {kg_buf_slice(&header), kg_slice_cstr("{}"), kg_slice_cstr("{}"),
                   kg_slice_cstr(text)},
+        .buffers = &buffer,
+        .buffer_count = buffer.len > 0,
     };
     assert_int_equal(kg_attach_send(c->attach, &msg, &err), 0);
+}
+
+static void
+say(client_t *c, kg_channel_t channel, const char *type, const char *id, const char *text)
+{
+    say_with(c, channel, type, id, text, (kg_slice_t){0});
 }
 
 static bool enough(void *arg)
@@ -155,6 +167,141 @@ static void messages_wait_for_a_kernel_up_to_a_bound(void **state)
     assert_true(heard(&c, "shell is_complete_reply first complete\n"));
     close_client(&c);
     drop(rig, sbx);
+}
+
+/* Likewise of bytes, to the last one. */
+static void bytes_that_wait_are_bounded(void **state)
+{
+    static const char comm[] = "{\"comm_id\":\"none\",\"data\":{}}";
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    const kg_bridge_t *bridge = NULL;
+    client_t c;
+    kg_err_t err = {0};
+    open_client(&c, main_context(sbx));
+    bridge = main_context(sbx)->bridge;
+    assert_int_equal(kg_context_reset(main_context(sbx), on_context, rig, &err), 0);
+    say(&c, KG_CHANNEL_SHELL, "comm_msg", "a", comm);
+    size_t bare = bridge->waiting_bytes;
+    assert_true(bare > sizeof(comm));
+    size_t fits = KG_FORWARDS_WAIT_BYTES - 2 * bare;
+    KG_AUTO_FREE char *bytes = calloc(1, fits + 1);
+    assert_non_null(bytes);
+    say_with(&c, KG_CHANNEL_SHELL, "comm_msg", "b", comm, kg_slice(bytes, fits + 1));
+    assert_int_equal(bridge->waiting_bytes, bare);
+    assert_true(heard(&c, "iopub status b idle\n")); /* nobody waits for a reply */
+    say_with(&c, KG_CHANNEL_SHELL, "comm_msg", "c", comm, kg_slice(bytes, fits));
+    assert_int_equal(bridge->waiting_bytes, KG_FORWARDS_WAIT_BYTES);
+    say(&c, KG_CHANNEL_SHELL, "is_complete_request", "d", "{\"code\":\"1\"}");
+    assert_int_equal(c.refused, 1);
+    await(rig, &c, 1);
+    rig_expect(rig, sbx, "1", "ok", "1"); /* the kernel has them */
+    assert_int_equal(bridge->waiting_bytes, 0);
+    say(&c, KG_CHANNEL_SHELL, "is_complete_request", "e", "{\"code\":\"1\"}");
+    await(rig, &c, 2);
+    assert_true(heard(&c, "shell is_complete_reply e complete\n"));
+    close_client(&c);
+    drop(rig, sbx);
+}
+
+#define ASKS "{\"code\":\"print('got', input())\",\"allow_stdin\":true}"
+
+/* However much a client asks while a cell runs, the run behind it finds room. */
+static void messages_with_a_kernel_are_bounded(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    const kg_run_opts_t opts = rig_opts("6 * 7");
+    client_t c;
+    open_client(&c, main_context(sbx));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "cell", ASKS);
+    await(rig, &c, 1); /* the question */
+    for (unsigned i = 0; i < KG_FORWARDS_SENT_MAX; i++) {
+        say(&c, KG_CHANNEL_SHELL, "is_complete_request", "fits", "{\"code\":\"1\"}");
+    }
+    assert_int_equal(c.replies, 1);
+    for (unsigned i = 0; i < KG_KERNEL_REQUESTS_MAX; i++) {
+        say(&c, KG_CHANNEL_SHELL, "is_complete_request", "much", "{\"code\":\"1\"}");
+    }
+    assert_int_equal(c.refused, KG_KERNEL_REQUESTS_MAX);
+    kg_run_t *run = rig_run(rig, sbx, &opts);
+    say(&c, KG_CHANNEL_STDIN, "input_reply", "answer", "{\"value\":\"it\"}");
+    json_t *end = rig_end(rig, run, 20000);
+    assert_string_equal(str_of(end, "status"), "ok");
+    json_decref(end);
+    await(rig, &c, 2 + KG_FORWARDS_SENT_MAX + KG_KERNEL_REQUESTS_MAX);
+    assert_int_equal(c.refused, KG_KERNEL_REQUESTS_MAX);
+    close_client(&c);
+    drop(rig, sbx);
+}
+
+/* So much was noted since that the cell's own header is forgotten. */
+static void running_cell_keeps_its_header(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t c;
+    char id[16];
+    open_client(&c, main_context(sbx));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "cell", ASKS);
+    await(rig, &c, 1);
+    for (unsigned i = 0; i < KG_PARENTS_MAX; i++) {
+        (void)snprintf(id, sizeof(id), "other%u", i);
+        kg_bridge_note(main_context(sbx), id, kg_slice_cstr("{}"), true);
+    }
+    say(&c, KG_CHANNEL_STDIN, "input_reply", "answer", "{\"value\":\"it\"}");
+    await(rig, &c, 2);
+    assert_true(heard(&c, "shell execute_reply cell ok\n"));
+    assert_true(heard(&c, "iopub stream cell -\n"));
+    close_client(&c);
+    drop(rig, sbx);
+}
+
+static bool inspected_aloud(void *arg)
+{
+    return heard(arg, "iopub stream look -\n");
+}
+
+/* What a message of a client's makes the kernel print, and be it long after it was given up, is no
+ * run's: the log of the one that goes stays clean. */
+static void output_of_a_message_is_no_runs(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    const kg_run_opts_t opts = rig_opts("'ne' + 'xt'");
+    client_t c;
+    open_client(&c, main_context(sbx));
+    rig_expect(rig, sbx,
+               "class Loud:\n"
+               "    def __repr__(self):\n"
+               "        print('aloud')\n"
+               "        return ''\n"
+               "loud = Loud()",
+               "ok", NULL);
+    say(&c, KG_CHANNEL_SHELL, "inspect_request", "look", "{\"code\":\"loud\",\"cursor_pos\":4}");
+    kg_bridge_forget(main_context(sbx)->bridge);
+    kg_run_t *run = rig_run(rig, sbx, &opts);
+    rig_until(rig, inspected_aloud, &c, 20000);
+    rig_until_has(rig, run, "next", 20000);
+    assert_false(rig_has(run, "aloud"));
+    json_decref(rig_end(rig, run, 20000));
+    close_client(&c);
+    drop(rig, sbx);
+}
+
+/* The daemon stops while messages wait: they go with it (the rig's end, and a build that looks for
+ * leaks). */
+static void end_with_messages_that_wait(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t c;
+    kg_err_t err = {0};
+    open_client(&c, main_context(sbx));
+    assert_int_equal(kg_context_reset(main_context(sbx), on_context, rig, &err), 0);
+    say(&c, KG_CHANNEL_SHELL, "is_complete_request", "waits", "{\"code\":\"1\"}");
+    assert_int_equal(main_context(sbx)->bridge->waiting, 1);
+    close_client(&c);
 }
 
 /* Its queue is full: the client is told, as is whoever looks at the notebook. */
@@ -227,9 +374,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clients_at_one_context_are_bounded),
         cmocka_unit_test(messages_wait_for_a_kernel_up_to_a_bound),
+        cmocka_unit_test(bytes_that_wait_are_bounded),
+        cmocka_unit_test(messages_with_a_kernel_are_bounded),
+        cmocka_unit_test(running_cell_keeps_its_header),
+        cmocka_unit_test(output_of_a_message_is_no_runs),
         cmocka_unit_test(run_that_is_refused_is_answered),
         cmocka_unit_test(shutdown_is_the_callers),
         cmocka_unit_test(client_that_left_hears_nothing),
+        cmocka_unit_test(end_with_messages_that_wait),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }
