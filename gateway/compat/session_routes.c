@@ -222,14 +222,16 @@ void kg_do_sessions_create(kg_jreq_t *r)
     kg_jsession_t *s = kg_jsession_at(r->jupyter, r->who.key.owner, text.path);
     if (s && kg_kernel_find(r->jupyter->core, &r->who, s->context, &kernel, NULL) == 0) {
         answer(r, 201, s, &kernel);
-    } else if (kg_jsession_room(r->jupyter, r->who.key.owner, &err) < 0) {
+        return;
+    }
+    rc = kg_jsession_room(r->jupyter, r->who.key.owner, &err);
+    rc = rc < 0 || !id ? rc : kg_kernel_find(r->jupyter->core, &r->who, id, &kernel, &err);
+    if (rc < 0) {
         kg_jreq_fail(r, &err);
-    } else if (!id) {
-        kg_jreq_start_kernel(r, &(kg_kernel_wish_t){.spec = spec}, made_kernel);
-    } else if (kg_kernel_find(r->jupyter->core, &r->who, id, &kernel, &err) == 0) {
+    } else if (id) {
         make(r, &kernel);
     } else {
-        kg_jreq_fail(r, &err);
+        kg_jreq_start_kernel(r, &(kg_kernel_wish_t){.spec = spec}, made_kernel);
     }
 }
 
