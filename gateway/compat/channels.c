@@ -9,6 +9,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "gateway/compat/fit.h"
 #include "gateway/context/attach.h"
 #include "gateway/view/router.h"
 #include "proto/ws_legacy.h"
@@ -34,7 +35,7 @@ typedef struct kg_channels {
     char owner[KG_OWNER_MAX + 1];
     char session[SESSION_MAX]; /* the client's session_id, or "" */
     bool v1;
-    bool binary; /* it takes binary frames */
+    bool server; /* it is a server itself: no binary frames, no large ones */
     bool own;    /* it started the kernel */
     bool may_restart;
     bool closing;
@@ -51,8 +52,9 @@ static void close_with(kg_channels_t *c, unsigned code, const char *reason)
 
 /* ---- to the client ---- */
 
-static int send_frame(const kg_channels_t *c, const kg_ws_msg_t *msg)
+static int send_frame(void *user, const kg_ws_msg_t *msg)
 {
+    const kg_channels_t *c = user;
     KG_AUTO_BUF kg_buf_t frame = {0};
     bool binary = c->v1 || msg->buffer_count > 0;
     int rc = c->v1 ? kg_ws_v1_encode(msg, &frame) : kg_ws_legacy_encode(msg, &frame);
@@ -70,10 +72,10 @@ static int send_frame(const kg_channels_t *c, const kg_ws_msg_t *msg)
 static void on_message(void *user, const kg_ws_msg_t *msg)
 {
     kg_channels_t *c = user;
-    if (!c->ws || c->closing || (msg->buffer_count > 0 && !c->binary)) {
+    if (!c->ws || c->closing || (msg->buffer_count > 0 && c->server)) {
         return;
     }
-    int rc = send_frame(c, msg);
+    int rc = c->server ? kg_fit_each(msg, send_frame, c) : send_frame(c, msg);
     if (rc == -ENOBUFS) {
         close_with(c, CLOSE_BEHIND, "the client reads slower than the kernel writes");
     } else if (rc < 0 && rc != -EPIPE) {
@@ -241,8 +243,8 @@ int kg_channels_accept(kg_jupyter_t *jupyter,
         return rc;
     }
     /* A server that is such a client (it sends no Origin) stops reading at a binary frame when it
-     * named no protocol: messages with buffers are not for it. */
-    c->binary = c->v1 || kg_http_head_get(head, "origin").len > 0;
+     * named no protocol: messages with buffers are not for it. Nor are frames over 10 MiB. */
+    c->server = !c->v1 && kg_http_head_get(head, "origin").len == 0;
     DL_APPEND(jupyter->channels, c);
     reply->ws_user = c;
     return 0;

@@ -365,6 +365,19 @@ def test_output_that_is_read_is_not_cut(fresh: Sandbox, v1: bool) -> None:
             assert len(texts(published)) == want
 
 
+def test_large_output_fits_a_server(sandbox: Sandbox) -> None:  # GA-15
+    with channels(sandbox, v1=False) as server, channels(sandbox) as other:
+        code = "print('\u20ac' * 4_000_000)\nfrom IPython.display import HTML\nHTML('x' * 9_000_000)"
+        for ws, most in ((server, 8 << 20), (other, 13 << 20)):
+            ws.execute(code)
+            assert max(len(json.dumps(m, ensure_ascii=False).encode()) for m in ws.seen if not m["buffers"]) < most
+            assert texts(ws.seen).count("\u20ac") == 4_000_000 * (2 if ws is other else 1)
+        results = [m["content"]["data"] for m in other.seen if m["header"]["msg_type"] == "execute_result"]
+        assert all(len(r["text/html"]) == 9_000_000 for r in results) and len(results) == 2
+        note = [m["content"] for m in server.seen if m["header"]["msg_type"] == "execute_result"][0]
+        assert "is not shown" in note["data"]["text/plain"] and note["execution_count"] > 0
+
+
 def test_a_client_that_does_not_read_is_cut() -> None:
     with Daemon("--jupyter-unread-bytes", "1MiB") as d:
         sandbox = Client(d.url, d.key).sandbox(template=TEMPLATE)

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,66 @@ static void frames_by_protocol(void **state)
     fake_ws_close(&ws);
 }
 
+/* {"name":"stdout","text":"…"} or a display, of more than that many bytes. */
+static char *large(const char *before, const char *unit, size_t bytes, const char *after)
+{
+    size_t one = strlen(unit);
+    size_t count = bytes / one + 1;
+    char *text = malloc(strlen(before) + count * one + strlen(after) + 1);
+    assert_non_null(text);
+    char *at = stpcpy(text, before);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(at, unit, one);
+        at += one;
+    }
+    memcpy(at, after, strlen(after) + 1);
+    return text;
+}
+
+/* GA-15 */
+static void large_output_fits_servers(void **state)
+{
+    (void)state;
+    static const char *const units[] = {"x", "\\n", "\xe2\x82\xac", "\\\\", "\\u001b"};
+    kg_ws_t *ws = upgrade(NULL, "", false, 101);
+    kg_ws_msg_t msg = iopub(NULL, 0);
+    for (size_t i = 0; i < KG_ARRAY_LEN(units); i++) {
+        char *content = large("{\"name\":\"stdout\",\"text\":\"", units[i], 17u << 20, "\"}");
+        msg.parts[3] = kg_slice_cstr(content);
+        fake_attach_message(&msg);
+        size_t text = 0;
+        unsigned frames = 0;
+        for (const char *f; (f = fake_ws_frame(ws, 100)); frames++) {
+            json_t *json = json_loads(f, JSON_ALLOW_NUL, NULL);
+            assert_non_null(json);
+            assert_true(strlen(f) < 8u << 20);
+            json_t *part = json_object_get(json, "content");
+            assert_string_equal(json_string_value(json_object_get(part, "name")), "stdout");
+            text += json_string_length(json_object_get(part, "text"));
+            json_decref(json);
+        }
+        size_t one = units[i][0] == '\\' ? 1 : strlen(units[i]);
+        assert_int_equal(text, ((17u << 20) / strlen(units[i]) + 1) * one);
+        assert_true(frames >= 3);
+        free(content);
+    }
+    char *content = large("{\"data\":{\"image/png\":\"", "A", 9u << 20,
+                          "\"},\"transient\":{\"display_id\":\"d\"}}");
+    msg.parts[0] = kg_slice_cstr("{\"msg_id\":\"7\",\"msg_type\":\"display_data\"}");
+    msg.parts[3] = kg_slice_cstr(content);
+    fake_attach_message(&msg);
+    const char *note = fake_ws_frame(ws, 100);
+    assert_non_null(strstr(note, "An output of 9.4 MB is not shown"));
+    assert_non_null(strstr(note, "\"transient\":{\"display_id\":\"d\"}}"));
+    assert_null(fake_ws_frame(ws, 100));
+    fake_ws_close(&ws);
+    ws = upgrade(NULL, "", true, 101); /* browsers take it whole */
+    fake_attach_message(&msg);
+    assert_true(strlen(fake_ws_frame(ws, 100)) > 9u << 20);
+    fake_ws_close(&ws);
+    free(content);
+}
+
 static void junk_closes(void **state)
 {
     (void)state;
@@ -223,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(protocol_as_offered, setup, teardown),
         cmocka_unit_test_setup_teardown(frames_by_protocol, setup, teardown),
+        cmocka_unit_test_setup_teardown(large_output_fits_servers, setup, teardown),
         cmocka_unit_test_setup_teardown(junk_closes, setup, teardown),
         cmocka_unit_test_setup_teardown(close_codes, setup, teardown),
         cmocka_unit_test_setup_teardown(restart_is_for_keys_that_may_use, setup, teardown),
