@@ -51,6 +51,7 @@ static void forget(const kg_context_t *context, const kg_attach_t *a)
     DL_FOREACH (context->sandbox->runs, run) {
         if (run->client && run->client->attach == a) {
             run->client->attach = NULL;
+            kg_run_client_waits(run);
         }
     }
 }
@@ -99,6 +100,7 @@ void kg_run_client_destroy(kg_run_client_t **client)
     if (c) {
         kg_buf_fini(&c->header);
         kg_buf_fini(&c->user_expressions);
+        kg_timer_close(&c->nobody);
         free(c);
     }
 }
@@ -116,6 +118,36 @@ kg_run_client_t *kg_run_client_new(const kg_run_client_opts_t *opts)
     c->store_history = opts->store_history;
     c->stop_on_error = opts->stop_on_error;
     return c;
+}
+
+static bool kernel_usable(const kg_context_t *context)
+{
+    return context->state == KG_CTX_READY && context->sandbox->pause == KG_PAUSE_NO;
+}
+
+static void nobody_answers(void *user)
+{
+    kg_run_t *run = user;
+    if (run->context && !kernel_usable(run->context)) {
+        kg_timer_start(run->client->nobody, kg_ms(KG_INPUT_LEFT_MS), 0);
+        return;
+    }
+    kg_run_input_left(run);
+}
+
+/* Only its own client is asked at the notebook, and a client that comes back is another one: agents
+ * would wait behind it for as long as runs may take. */
+void kg_run_client_waits(kg_run_t *run)
+{
+    kg_run_client_t *c = run->client;
+    if (!c || c->attach || run->ended || !run->input_header.len) {
+        return;
+    }
+    if (!c->nobody && kg_timer_create(run->core->loop, nobody_answers, run, &c->nobody)) {
+        kg_run_input_left(run);
+        return;
+    }
+    kg_timer_start(c->nobody, kg_ms(KG_INPUT_LEFT_MS), 0);
 }
 
 static void refuse(kg_attach_t *a, const kg_client_msg_t *msg, const kg_err_t *err)
@@ -290,11 +322,6 @@ static int keep_buffers(kg_forward_t *f)
     }
     f->msg.buffers = f->slices;
     return 0;
-}
-
-static bool kernel_usable(const kg_context_t *context)
-{
-    return context->state == KG_CTX_READY && context->sandbox->pause == KG_PAUSE_NO;
 }
 
 static int check_room(const kg_context_t *context, const kg_client_msg_t *msg, kg_err_t *err)

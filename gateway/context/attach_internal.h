@@ -13,6 +13,7 @@ enum {
     /* With it and unanswered; with those that wait fewer than KG_KERNEL_REQUESTS_MAX, so that there
      * is room for what others ask. */
     KG_FORWARDS_SENT_MAX = 128,
+    KG_INPUT_LEFT_MS = 5000, /* a run waits for the input of a client that has left */
 };
 #define KG_FORWARDS_WAIT_BYTES ((size_t)32 * 1024 * 1024) /* of those that wait */
 
@@ -63,6 +64,7 @@ struct kg_run_client {
     kg_buf_t user_expressions;
     bool silent, store_history, stop_on_error;
     bool replied;
+    kg_timer_t *nobody; /* it has left, and the run waits for its input */
 };
 
 /* ---- attach_out.c ---- */
@@ -117,6 +119,10 @@ kg_run_client_t *kg_run_client_new(const kg_run_client_opts_t *opts);
 void kg_run_client_destroy(kg_run_client_t **client);
 /* Not on iopub: its reply, or a question. */
 void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t *msg);
+/* It asks for input; or its client has left. */
+void kg_run_client_waits(kg_run_t *run);
+/* Nobody is left who could answer its input(): the end of the file, or of the run (run_input.c). */
+void kg_run_input_left(kg_run_t *run);
 /* It has ended, however: what the kernel did not say of it is said. Destroys the client. */
 void kg_run_client_ended(kg_run_t *run);
 

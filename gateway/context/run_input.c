@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "gateway/base/log.h"
-#include "gateway/context/internal.h"
+#include "gateway/context/attach_internal.h"
 
 static void answer(kg_run_t *run, kg_slice_t value, kg_slice_t header)
 {
@@ -12,6 +12,17 @@ static void answer(kg_run_t *run, kg_slice_t value, kg_slice_t header)
     if (rc) {
         kg_log(KG_LOG_WARN, "run.input", "run=%s error=%d", run->id, -rc);
     }
+}
+
+/* As a terminal says it: ipykernel's input() raises EOFError, which code may catch. false: not in
+ * this language. */
+static bool end_of_file(kg_run_t *run, kg_slice_t header)
+{
+    if (!run->context || strcmp(run->context->lang->name, "python") != 0) {
+        return false;
+    }
+    answer(run, kg_slice_cstr("\x04"), header);
+    return true;
 }
 
 static void on_input(void *user, kg_slice_t prompt, bool password, kg_slice_t request_header)
@@ -26,10 +37,7 @@ static void on_input(void *user, kg_slice_t prompt, bool password, kg_slice_t re
         answer(run, kg_slice(json_string_value(line), json_string_length(line)), request_header);
         return;
     }
-    if (!run->input_wait && run->context && strcmp(run->context->lang->name, "python") == 0) {
-        /* End of file, as a terminal says it: ipykernel's input() raises EOFError, which code may
-         * catch. */
-        answer(run, kg_slice_cstr("\x04"), request_header);
+    if (!run->input_wait && end_of_file(run, request_header)) {
         return;
     }
     kg_buf_clear(&run->input_header);
@@ -38,6 +46,16 @@ static void on_input(void *user, kg_slice_t prompt, bool password, kg_slice_t re
         return;
     }
     (void)kg_mapper_input(run->mapper, prompt, password);
+    kg_run_client_waits(run);
+}
+
+void kg_run_input_left(kg_run_t *run)
+{
+    KG_AUTO_BUF kg_buf_t header = run->input_header;
+    run->input_header = (kg_buf_t){0};
+    if (!run->ended && header.len > 0 && !end_of_file(run, kg_buf_slice(&header))) {
+        kg_run_stop(run, KG_CAUSE_INPUT);
+    }
 }
 
 static void on_stop(void *user, kg_cut_t what)

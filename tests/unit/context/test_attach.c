@@ -289,6 +289,27 @@ static void output_of_a_message_is_no_runs(void **state)
     drop(rig, sbx);
 }
 
+/* Nobody can answer its cell any more, and an agent waits behind it. */
+static void input_of_a_client_that_left_ends(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t c;
+    open_client(&c, main_context(sbx));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "cell",
+        "{\"code\":\"try:\\n    a = input()\\nexcept EOFError:\\n    a = 'end'\","
+        "\"allow_stdin\":true}");
+    await(rig, &c, 1);
+    close_client(&c);
+    rig_expect(rig, sbx, "a", "ok", "'end'");
+    /* It has left before its cell asks. */
+    open_client(&c, main_context(sbx));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "cell", ASKS);
+    close_client(&c);
+    rig_expect(rig, sbx, "a", "ok", "'end'");
+    drop(rig, sbx);
+}
+
 /* The daemon stops while messages wait: they go with it (the rig's end, and a build that looks for
  * leaks). */
 static void end_with_messages_that_wait(void **state)
@@ -381,6 +402,7 @@ int main(void)
         cmocka_unit_test(run_that_is_refused_is_answered),
         cmocka_unit_test(shutdown_is_the_callers),
         cmocka_unit_test(client_that_left_hears_nothing),
+        cmocka_unit_test(input_of_a_client_that_left_ends),
         cmocka_unit_test(end_with_messages_that_wait),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
