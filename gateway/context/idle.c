@@ -21,6 +21,10 @@ static void expire_sandbox(kg_sandbox_t *sandbox, uint64_t now_ns)
         return;
     }
     bool pauses = kg_sandbox_pauses(sandbox);
+    if (pauses && (now_ns < sandbox->pause_again_ns ||
+                   kg_pause_check(sandbox->core, sandbox->launcher, NULL))) {
+        return; /* it could not be: not each second */
+    }
     kg_log(KG_LOG_INFO, "sandbox.idle", "sandbox=%s then=%s", sandbox->id,
            pauses ? "pause" : "kill");
     if (pauses) {

@@ -557,6 +557,8 @@ struct kg_sandbox {
     kg_wait_t *gone_wait;
     kg_wait_t *wake_waits;
     kg_pause_t pause;
+    /* After a pause that failed idleness tries none before. */
+    uint64_t pause_again_ns;
     kg_on_timeout_t on_timeout;
     bool cannot_pause; /* it was tried */
     bool wanted;       /* while it is being paused: somebody needs it */
@@ -621,7 +623,12 @@ bool kg_box_starved(kg_sandbox_t *sandbox, uint64_t before);
 /* Tells those who wait for its use when it is up; else gets it up. */
 void kg_wake_go(kg_sandbox_t *sandbox);
 void kg_wake_failed(kg_sandbox_t *sandbox, const kg_err_t *why);
-int kg_on_timeout_check(const char *wish, const char *launcher, kg_err_t *err);
+int kg_on_timeout_check(const kg_core_t *core,
+                        const char *wish,
+                        const char *launcher,
+                        kg_err_t *err);
+/* not_supported where sandboxes of this launcher can't be paused on this host. err may be NULL. */
+int kg_pause_check(const kg_core_t *core, const char *launcher, kg_err_t *err);
 kg_on_timeout_t kg_on_timeout_of(const char *wish);
 bool kg_sandbox_pauses(const kg_sandbox_t *sandbox); /* when it has been idle for long */
 /* Freezes it if it is up and not frozen. */

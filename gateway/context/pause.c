@@ -7,6 +7,8 @@
 #include "gateway/context/command_internal.h"
 #include "gateway/context/internal.h"
 
+#define PAUSE_AGAIN_MS 60000
+
 /* ---- the clocks ---- */
 
 static void each_timer(kg_sandbox_t *sandbox, void (*fn)(kg_timer_t *timer))
@@ -147,6 +149,7 @@ static void frozen(void *user, const kg_err_t *err)
     sandbox->wanted = false;
     start_clocks(sandbox);
     sandbox->cannot_pause = err->code == KG_ERR_NOT_SUPPORTED;
+    sandbox->pause_again_ns = kg_now_ns() + kg_ms(PAUSE_AGAIN_MS);
     tell(&sandbox->pause_waits, sandbox, err);
     kg_pause_pump(sandbox);
 }
@@ -304,6 +307,20 @@ static int check(const kg_sandbox_t *sandbox, kg_err_t *err)
     return rc;
 }
 
+int kg_pause_check(const kg_core_t *core, const char *launcher, kg_err_t *err)
+{
+    size_t count = 0;
+    const kg_launcher_info_t *rows = kg_keeper_launchers(core->keeper, &count);
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(rows[i].name, launcher) == 0 && !rows[i].pauses) {
+            int rc = kg_err_set(err, KG_ERR_NOT_SUPPORTED, "%s", rows[i].pauses_not);
+            kg_err_hint(err, "`sandald doctor` says what the host lacks.");
+            return rc;
+        }
+    }
+    return 0;
+}
+
 int kg_sandbox_pause(kg_sandbox_t *sandbox, kg_sandbox_fn *done, void *user, kg_err_t *err)
 {
     int rc = check(sandbox, err);
@@ -312,9 +329,7 @@ int kg_sandbox_pause(kg_sandbox_t *sandbox, kg_sandbox_fn *done, void *user, kg_
     if (!rc && starting && sandbox->pause == KG_PAUSE_NO) {
         rc = kg_err_set(err, KG_ERR_BUSY, "sandbox %s is starting", sandbox->id);
     }
-    if (!rc && strcmp(sandbox->launcher, "none") == 0) {
-        rc = kg_err_set(err, KG_ERR_NOT_SUPPORTED, "isolation none cannot pause a sandbox");
-    }
+    rc = rc ? rc : kg_pause_check(sandbox->core, sandbox->launcher, err);
     return rc ? rc : ask(sandbox, &sandbox->pause_waits, done, user, err);
 }
 

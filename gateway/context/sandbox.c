@@ -113,7 +113,10 @@ static json_t *isolation_json(const kg_sandbox_t *sandbox)
 
 /* ---- what idleness does ---- */
 
-int kg_on_timeout_check(const char *wish, const char *launcher, kg_err_t *err)
+int kg_on_timeout_check(const kg_core_t *core,
+                        const char *wish,
+                        const char *launcher,
+                        kg_err_t *err)
 {
     if (strcmp(wish, "kill") == 0) {
         return 0;
@@ -121,12 +124,12 @@ int kg_on_timeout_check(const char *wish, const char *launcher, kg_err_t *err)
     if (strcmp(wish, "pause") != 0) {
         return kg_bad(err, "/on_timeout", "on_timeout: \"kill\" or \"pause\"");
     }
-    if (strcmp(launcher, "none") != 0) {
-        return 0;
+    int rc = kg_pause_check(core, launcher, err);
+    if (rc) {
+        kg_err_hint(err, "Leave on_timeout out, which is kill here. `sandald doctor` says what the "
+                         "host lacks.");
+        kg_err_pointer(err, "/on_timeout");
     }
-    int rc = kg_err_set(err, KG_ERR_NOT_SUPPORTED,
-                        "isolation none cannot pause a sandbox: on_timeout is kill");
-    kg_err_pointer(err, "/on_timeout");
     return rc;
 }
 
@@ -137,9 +140,14 @@ kg_on_timeout_t kg_on_timeout_of(const char *wish)
                                         : KG_ON_TIMEOUT_KILL;
 }
 
+static bool can_pause(const kg_sandbox_t *sandbox)
+{
+    return !sandbox->cannot_pause && !kg_pause_check(sandbox->core, sandbox->launcher, NULL);
+}
+
 bool kg_sandbox_pauses(const kg_sandbox_t *sandbox)
 {
-    bool can = strcmp(sandbox->launcher, "none") != 0 && !sandbox->cannot_pause;
+    bool can = can_pause(sandbox);
     return sandbox->on_timeout == KG_ON_TIMEOUT_PAUSE ||
            (sandbox->on_timeout == KG_ON_TIMEOUT_AUTO && can);
 }
@@ -153,8 +161,10 @@ static const char *memory_stays(const kg_sandbox_t *sandbox)
 
 json_t *kg_sandbox_json(const kg_sandbox_t *sandbox)
 {
-    bool ends =
-        sandbox->timeout_s > 0 && !kg_sandbox_busy(sandbox) && sandbox->pause == KG_PAUSE_NO;
+    /* What was to be paused where that can't be (another host, or daemon) stays as it is. */
+    bool stays = sandbox->on_timeout == KG_ON_TIMEOUT_PAUSE && !can_pause(sandbox);
+    bool ends = sandbox->timeout_s > 0 && !kg_sandbox_busy(sandbox) &&
+                sandbox->pause == KG_PAUSE_NO && !stays;
     uint64_t expires = ends ? sandbox->active_ns + (uint64_t)sandbox->timeout_s * KG_NS_PER_S : 0;
     return json_pack("{s:s, s:s?, s:s, s:s, s:o, s:o, s:o, s:I, s:s, s:O, s:o, s:o, s:o, s:b, s:s, "
                      "s:s?, s:s, s:s?}",
@@ -289,7 +299,7 @@ static int check_patch(const kg_sandbox_t *sandbox, const kg_sandbox_patch_t *pa
         rc = kg_bad(err, "/timeout", "timeout: too long");
     }
     if (!rc && patch->on_timeout) {
-        rc = kg_on_timeout_check(patch->on_timeout, sandbox->launcher, err);
+        rc = kg_on_timeout_check(sandbox->core, patch->on_timeout, sandbox->launcher, err);
     }
     if (!rc && patch->network) {
         kg_wish_t wish = {0};

@@ -125,9 +125,12 @@ static int unsupported(kg_err_t *err, const char *pointer, const char *what)
     return rc;
 }
 
-static int check_words(const kg_sandbox_opts_api_t *opts, const char *launcher, kg_err_t *err)
+static int check_words(const kg_core_t *core,
+                       const kg_sandbox_opts_api_t *opts,
+                       const char *launcher,
+                       kg_err_t *err)
 {
-    int rc = opts->on_timeout ? kg_on_timeout_check(opts->on_timeout, launcher, err) : 0;
+    int rc = opts->on_timeout ? kg_on_timeout_check(core, opts->on_timeout, launcher, err) : 0;
     if (rc) {
         return rc;
     }
@@ -251,7 +254,7 @@ static int check_all(kg_core_t *core, kg_create_plan_t *plan, kg_err_t *err)
     rc = rc ? rc : find_template(core, opts->template_name, &plan->tpl, err);
     rc = rc ? rc : check_floor(core, opts->isolation, err);
     rc = rc ? rc : kg_sandbox_choose_launcher(core, isolation, plan->launcher, err);
-    rc = rc ? rc : check_words(opts, plan->launcher, err);
+    rc = rc ? rc : check_words(core, opts, plan->launcher, err);
     rc = rc ? rc : kg_wish_limits(core, plan->tpl, plan->launcher, opts->limits, &plan->wish, err);
     rc = rc ? rc : kg_wish_network(core, plan->launcher, opts->network, &plan->wish, err);
     rc = rc ? rc : check_quota(core, err);

@@ -43,6 +43,8 @@ typedef struct kg_launcher_info {
     unsigned rank;                   /* higher isolates better; 0 = none, taken by name only */
     bool available;
     char reason[160]; /* why not, or a remark */
+    bool pauses;
+    char pauses_not[160]; /* why not */
 } kg_launcher_info_t;
 
 /* Takes fd (fd 3 of `sandald gateway`; set non-blocking and close-on-exec here) and says hello.

@@ -79,6 +79,8 @@ static void take_launchers(kg_keeper_t *keeper, const kg_kp_launchers_reply_t *r
         (void)snprintf(info->reason, sizeof(info->reason), "%s", reply->rows[i].reason);
         info->rank = reply->rows[i].rank;
         info->available = reply->rows[i].available != 0;
+        info->pauses = reply->rows[i].pauses != 0;
+        (void)snprintf(info->pauses_not, sizeof(info->pauses_not), "%s", reply->rows[i].pauses_not);
     }
     keeper->launcher_count = reply->count;
     keeper->on_event(keeper->user, KG_KEEPER_READY, NULL);

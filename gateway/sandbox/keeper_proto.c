@@ -18,6 +18,7 @@ _Static_assert(sizeof(kg_kp_network_t) == 16 + 48 + 16 + KG_NET_RULES_MAX * 88,
 _Static_assert(sizeof(kg_kp_hold_t) == 16 + 48 + 32 + 8, "hold has no padding");
 _Static_assert(sizeof(kg_kp_usage_reply_t) == 16 + 416 + 48, "usage reply has no padding");
 _Static_assert(sizeof(kg_kp_feature_row_t) == 208, "feature row has no padding");
+_Static_assert(sizeof(kg_kp_launcher_row_t) == 360, "launcher row has no padding");
 _Static_assert(sizeof(kg_kp_list_row_t) == 64, "list row has no padding");
 
 static size_t request_size(unsigned verb)
@@ -370,7 +371,8 @@ static bool launcher_rows_ok(const kg_kp_reply_t *r)
     }
     for (uint32_t i = 0; i < r->launchers.count; i++) {
         const kg_kp_launcher_row_t *row = &r->launchers.rows[i];
-        if (!launcher_valid(row->name) || !terminated(row->reason, sizeof(row->reason))) {
+        if (!launcher_valid(row->name) || !terminated(row->reason, sizeof(row->reason)) ||
+            !terminated(row->pauses_not, sizeof(row->pauses_not))) {
             return false;
         }
     }

@@ -12,7 +12,7 @@
 #include "gateway/sandbox/net.h"
 
 #define KG_KP_MAGIC UINT32_C(0x4b504731)
-#define KG_KP_VERSION 3
+#define KG_KP_VERSION 4
 #define KG_KP_ID_MAX 48
 #define KG_KP_LAUNCHER_MAX 24
 #define KG_KP_PATH_MAX 256
@@ -223,6 +223,9 @@ typedef struct kg_kp_launcher_row {
     uint32_t rank;
     uint32_t available;
     char reason[160];
+    uint32_t pauses; /* a sandbox of it can be paused on this host */
+    uint32_t zero;
+    char pauses_not[160]; /* why not */
 } kg_kp_launcher_row_t;
 
 typedef struct kg_kp_launchers_reply {

@@ -31,6 +31,21 @@ static void do_hello(kg_keeper_t *k, uint32_t seq)
     keeper_send(k, &reply, -1);
 }
 
+/* All that pause do it by the freezer. */
+static void
+say_pauses(const kg_keeper_t *k, const kg_launcher_t *launcher, kg_kp_launcher_row_t *row)
+{
+    const kg_cgroups_t *groups = &k->host.cgroups;
+    row->pauses = launcher->pause && groups->version[KG_CG_FREEZE] != KG_CG_NONE;
+    if (!launcher->pause) {
+        (void)snprintf(row->pauses_not, sizeof(row->pauses_not),
+                       "isolation %s cannot pause a sandbox", launcher->name);
+    } else if (!row->pauses) {
+        (void)snprintf(row->pauses_not, sizeof(row->pauses_not),
+                       "sandboxes can't be paused here: %.120s", groups->reason[KG_CG_FREEZE]);
+    }
+}
+
 static void do_launchers(kg_keeper_t *k, uint32_t seq)
 {
     kg_kp_reply_t reply;
@@ -43,6 +58,7 @@ static void do_launchers(kg_keeper_t *k, uint32_t seq)
         (void)snprintf(row->name, sizeof(row->name), "%s", rows[i]->name);
         row->rank = rows[i]->rank;
         row->available = rows[i]->probe(&k->host, row->reason) == 0;
+        say_pauses(k, rows[i], row);
         reply.launchers.count++;
     }
     keeper_send(k, &reply, -1);

@@ -35,6 +35,23 @@ def test_none_cannot_pause(client: Client, box: Sandbox) -> None:
     assert box.get()["on_timeout"] == "kill" and box.post("/resume")["state"] == "running"
 
 
+@pytest.mark.smoke
+def test_where_nothing_can_be_paused_idle_is_kill(client: Client) -> None:
+    with client.sandbox(template="base", timeout=600) as sb:
+        answer = client.call("POST", f"{sb.path}/pause")
+        if answer.status_code == 200:
+            pytest.skip("sandboxes can be paused here")
+        why = answer.json()["error"]
+        assert (answer.status_code, why["code"]) == (501, "not_supported") and why["hint"], why
+        assert sb.get()["on_timeout"] == "kill"
+        for method, path in (("POST", "/v1/sandboxes"), ("PATCH", sb.path)):
+            body = {"on_timeout": "pause", **({"template": "base"} if method == "POST" else {})}
+            error = client.error(method, path, 501, "not_supported", json=body)
+            assert (error["message"], error["pointer"]) == (why["message"], "/on_timeout") and error["hint"], error
+        assert client.call("PATCH", sb.path, json={"on_timeout": "kill", "timeout": 1}).status_code == 200
+        wait_for(lambda: client.call("GET", sb.path).status_code == 404)
+
+
 @needs_freezer
 @pytest.mark.smoke
 def test_state_is_kept_and_a_run_wakes_it(fresh: Sandbox) -> None:

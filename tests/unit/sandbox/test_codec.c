@@ -247,6 +247,9 @@ static void kp_reply_round_trip_and_bad_rows(void **state)
     r.launchers.count = 1;
     strcpy(r.launchers.rows[0].name, "none"); // NOLINT
     assert_int_equal(kg_kp_reply_decode(&r, size, &out), 0);
+    memset(r.launchers.rows[0].pauses_not, 'x', sizeof(r.launchers.rows[0].pauses_not));
+    assert_int_equal(kg_kp_reply_decode(&r, size, &out), -EBADMSG); /* no end */
+    memset(r.launchers.rows[0].pauses_not, 0, sizeof(r.launchers.rows[0].pauses_not));
     r.launchers.count = KG_KP_LAUNCHERS + 1;
     assert_int_equal(kg_kp_reply_decode(&r, size, &out), -EBADMSG);
     size = kg_kp_reply_init(&r, KG_KP_CREATE, 3);
