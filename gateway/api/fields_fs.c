@@ -48,6 +48,12 @@
         .required = true, .min = 1, .max = KG_API_REF_MAX                                          \
     }
 
+#define CONDITIONS                                                                                 \
+    HEADER("if_match", "Strong tags: only a file in one of these states; * any that is there.",    \
+           1024),                                                                                  \
+        HEADER("if_none_match", "Tags: no file in one of these states; * none at all.", 1024),     \
+        HEADER("if_unmodified_since", "Date: no file that was changed after it.", 64)
+
 const kg_field_t kg_fields_fs_read[] = {
     PATH_SANDBOX,
     PATHS(KG_IN_QUERY),
@@ -77,6 +83,8 @@ const kg_field_t kg_fields_fs_write[] = {
     MODE(KG_IN_QUERY,
          "Permission bits in octal; by default those of the file that is there, or "
          "0644."),
+    CONDITIONS,
+    HEADER("content_range", "Refused: the body is the whole file. Uploads take parts.", 256),
     {.name = "data",
      .doc = "Content of the file.",
      .in = KG_IN_FRAME,
@@ -95,6 +103,7 @@ const kg_field_t kg_fields_fs_remove[] = {
     PATH_SANDBOX,
     PATHS(KG_IN_QUERY),
     FLAG("recursive", KG_IN_QUERY, "Also a directory that is not empty, with all in it.", "false"),
+    CONDITIONS,
     LIST_END,
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/api/fs_cond.h"
 #include "gateway/api/fs_parse.h"
 #include "gateway/api/handlers.h"
 #include "gateway/base/str.h"
@@ -201,7 +202,9 @@ void kg_do_fs_write(kg_call_t *call)
     rc = rc ? rc
             : kg_fs_mode_arg(kg_call_string(call, "mode"), "/mode", KG_FS_MODE_FILE, &opts.mode,
                              &err);
+    rc = rc ? rc : kg_fs_cond_whole(call, &err);
     opts.path = work->path.data;
+    opts.check = kg_fs_cond_any(call) ? kg_fs_cond_check : NULL;
     if (kg_call_raw(call)) {
         kg_call_body(call, write_more, work, &opts.intake);
     } else {
@@ -220,7 +223,7 @@ void kg_do_fs_remove(kg_call_t *call)
     int rc = kg_fs_path_arg(call, "path", NULL, &path, &err);
     rc = rc ? rc
             : kg_files_remove(call->sandbox, path.data, kg_call_bool(call, "recursive", false),
-                              kg_call_done, call, &err);
+                              kg_fs_cond_any(call) ? kg_fs_cond_check : NULL, kg_call_done, call, &err);
     kg_fs_fail_if(call, rc, &err);
 }
 

@@ -77,7 +77,7 @@ static const char *opaque(const char *tag)
     return strncmp(tag, "W/", 2) == 0 ? tag + 2 : tag;
 }
 
-bool kg_etag_listed(const char *list, const char *etag)
+static bool listed(const char *list, const char *etag, bool weak_too)
 {
     const char *want = opaque(etag);
     size_t want_len = strlen(want);
@@ -87,6 +87,7 @@ bool kg_etag_listed(const char *list, const char *etag)
         if (*p == '*') {
             return true;
         }
+        const char *tag = p;
         p = opaque(p);
         if (*p != '"') {
             return false;
@@ -96,12 +97,22 @@ bool kg_etag_listed(const char *list, const char *etag)
             return false;
         }
         size_t len = (size_t)(end + 1 - p);
-        if (len == want_len && memcmp(p, want, len) == 0) {
+        if (len == want_len && memcmp(p, want, len) == 0 && (weak_too || tag == p)) {
             return true;
         }
         p = end + 1;
     }
     return false;
+}
+
+bool kg_etag_listed(const char *list, const char *etag)
+{
+    return listed(list, etag, true);
+}
+
+bool kg_etag_listed_strong(const char *list, const char *etag)
+{
+    return listed(list, etag, false);
 }
 
 static const char days[] = "SunMonTueWedThuFriSat";

@@ -13,6 +13,8 @@
 int kg_range_parse(const char *text, uint64_t size, uint64_t *ret_first, uint64_t *ret_length);
 /* Whether an If-None-Match list names the tag; weak tags compare as strong ones. "*" does. */
 bool kg_etag_listed(const char *list, const char *etag);
+/* Whether an If-Match list names it: weak tags in the list match nothing. "*" does. */
+bool kg_etag_listed_strong(const char *list, const char *etag);
 /* RFC 9110's preferred form: "Sun, 06 Nov 1994 08:49:37 GMT". -EINVAL. */
 int kg_http_date_parse(const char *text, int64_t *ret_s);
 #define KG_HTTP_DATE_MAX 40

@@ -8,6 +8,7 @@
 
 #include "gateway/api/api.h"
 #include "gateway/api/fs.h"
+#include "gateway/api/fs_cond.h"
 #include "gateway/api/fs_parse.h"
 #include "gateway/api/handlers.h"
 #include "gateway/base/clock.h"
@@ -16,7 +17,7 @@
 /* --- Over HTTP ------------------------------------------------------------------------------ */
 
 typedef struct head {
-    char etag[64];
+    char etag[KG_FS_ETAG_MAX];
     char date[KG_HTTP_DATE_MAX];
     char range[80];
     kg_answer_header_t list[5];
@@ -37,8 +38,7 @@ static void describe(const kg_file_info_t *info, head_t *head)
     int64_t seconds = info->mtime_ns / (int64_t)KG_NS_PER_S;
     int64_t age = (int64_t)kg_wall_ns() - info->mtime_ns;
     bool weak = age < (int64_t)KG_NS_PER_S || !info->sized;
-    (void)snprintf(head->etag, sizeof head->etag, "%s\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"",
-                   weak ? "W/" : "", info->ino, info->size, (uint64_t)info->mtime_ns);
+    kg_fs_etag(info->ino, info->size, info->mtime_ns, weak, head->etag);
     kg_http_date_format(seconds, head->date);
     add(head, "ETag", head->etag);
     add(head, "Last-Modified", head->date);

@@ -14,16 +14,31 @@ struct kg_file_write {
     kg_pump_t pump;
     kg_io_t *io;
     char *name; /* of the temporary file, until it is in place */
+    kg_file_check_fn *check;
+    enum {
+        TAKING,
+        QUEUED, /* whole; another one of the sandbox is being put in place */
+        PUTTING
+    } stage;
 };
+
+static kg_file_write_t *at_stage(kg_core_t *core, const char *sandbox, int stage);
+static void put_next(kg_core_t *core, const char *sandbox);
 
 static void write_free(kg_file_write_t *w)
 {
+    kg_core_t *core = w->stage == PUTTING ? w->op.core : NULL;
+    char sandbox[KG_ID_MAX];
+    memcpy(sandbox, w->op.sandbox, sizeof(sandbox));
     kg_pump_fini(&w->pump);
     kg_fsop_end(&w->op);
     kg_io_close(&w->io);
     free(w->name);
     free(w->path);
     free(w);
+    if (core) {
+        put_next(core, sandbox);
+    }
 }
 
 /* What there is of it goes. */
@@ -70,15 +85,45 @@ static void put(void *user, bool created, const kg_err_t *err)
     finish(w, created, err);
 }
 
-static void pumped(void *user, const kg_err_t *err)
+static void replace(kg_file_write_t *w)
+{
+    kg_sbx_t *sbx = kg_fsop_sbx(&w->op);
+    int rc = sbx ? kg_fs_put_in_place(sbx, w->name, w->at.inner, false, put, w) : -EPIPE;
+    if (rc < 0) {
+        finish_rc(w, rc);
+    }
+}
+
+/* False: it has ended. */
+static bool allowed(kg_file_write_t *w, const kg_fs_entry_t *entry)
+{
+    kg_err_t err = {0};
+    if (!w->check || (w->op.user && w->check(w->op.user, entry ? &entry->stat : NULL, &err) == 0)) {
+        return true;
+    }
+    finish(w, false, &err);
+    return false;
+}
+
+static void got_state(void *user, const kg_fs_entry_t *entry, const kg_err_t *err)
 {
     kg_file_write_t *w = user;
-    if (err) {
+    if (!entry && err->code != KG_ERR_NOT_FOUND) {
         finish(w, false, err);
+    } else if (allowed(w, entry)) {
+        replace(w);
+    }
+}
+
+static void put_now(kg_file_write_t *w)
+{
+    w->stage = PUTTING;
+    if (!w->check) {
+        replace(w);
         return;
     }
     kg_sbx_t *sbx = kg_fsop_sbx(&w->op);
-    int rc = sbx ? kg_fs_put_in_place(sbx, w->name, w->at.inner, false, put, w) : -EPIPE;
+    int rc = sbx ? kg_fs_stat(sbx, w->at.inner, true, false, got_state, w) : -EPIPE;
     if (rc < 0) {
         finish_rc(w, rc);
     }
@@ -132,11 +177,23 @@ static void got_stat(void *user, const kg_fs_entry_t *entry, const kg_err_t *err
     } else if (entry && entry->stat.type != KG_FS_FILE) {
         (void)kg_err_set(&own, KG_ERR_CONFLICT, "%s is there and no regular file.", w->at.shown);
         finish(w, false, &own);
-    } else {
+    } else if (allowed(w, entry)) {
         if (w->mode == UINT32_MAX) {
             w->mode = entry ? entry->stat.mode & 0777 : 0644;
         }
         open_temporary(w);
+    }
+}
+
+static void pumped(void *user, const kg_err_t *err)
+{
+    kg_file_write_t *w = user;
+    if (err) {
+        finish(w, false, err);
+    } else if (at_stage(w->op.core, w->op.sandbox, PUTTING)) {
+        w->stage = QUEUED;
+    } else {
+        put_now(w);
     }
 }
 
@@ -165,7 +222,7 @@ static void write_fail(kg_fsop_t *op, const kg_err_t *err)
 static void write_forget(kg_fsop_t *op)
 {
     kg_file_write_t *w = (kg_file_write_t *)op;
-    if (w->pump.running) {
+    if (w->pump.running || w->stage == QUEUED) {
         discard(w);
         write_free(w);
     }
@@ -181,6 +238,28 @@ static const kg_fsop_type_t write_type = {.sort = KG_FSOP_TRANSFER,
                                           .fail = write_fail,
                                           .forget = write_forget,
                                           .destroy = write_destroy};
+
+/* The eldest write of a sandbox that is as far as that. */
+static kg_file_write_t *at_stage(kg_core_t *core, const char *sandbox, int stage)
+{
+    kg_fsop_t *op = NULL;
+    DL_FOREACH (core->fsops, op) {
+        kg_file_write_t *w = (kg_file_write_t *)op;
+        if (op->type == &write_type && (int)w->stage == stage &&
+            strcmp(op->sandbox, sandbox) == 0) {
+            return w;
+        }
+    }
+    return NULL;
+}
+
+static void put_next(kg_core_t *core, const char *sandbox)
+{
+    kg_file_write_t *next = at_stage(core, sandbox, QUEUED);
+    if (next && !at_stage(core, sandbox, PUTTING)) {
+        put_now(next);
+    }
+}
 
 int kg_files_write(kg_sandbox_t *sandbox,
                    const kg_file_write_opts_t *opts,
@@ -203,6 +282,7 @@ int kg_files_write(kg_sandbox_t *sandbox,
     }
     w->path = strdup(opts->path);
     w->mode = opts->mode;
+    w->check = opts->check;
     w->fn = fn;
     w->pump = (kg_pump_t){
         .intake = opts->intake, .max = UINT64_MAX, .moved = moved, .done = pumped, .user = w};

@@ -22,6 +22,7 @@ typedef struct simple {
     kg_fs_path_t at; /* whose Entry is the answer */
     kg_files_json_fn *json_fn;
     kg_done_fn *done_fn;
+    kg_file_check_fn *check; /* OP_REMOVE */
 } simple_t;
 
 static void simple_free(simple_t *s)
@@ -105,6 +106,26 @@ static void removed(void *user, const kg_err_t *err)
     answer(user, NULL, err);
 }
 
+static void checked(void *user, const kg_fs_entry_t *entry, const kg_err_t *err)
+{
+    simple_t *s = user;
+    kg_sbx_t *sbx = kg_fsop_sbx(&s->op);
+    kg_err_t own = {0};
+    if (!s->op.user || (!entry && err->code != KG_ERR_NOT_FOUND)) {
+        answer(s, NULL, err); /* nobody is there to ask, or it can't be known */
+        return;
+    }
+    int rc = s->check(s->op.user, entry ? &entry->stat : NULL, &own);
+    if (!rc && !sbx) {
+        kg_fsop_lost(&own);
+        rc = -EPIPE;
+    }
+    rc = rc ? rc : kg_fs_remove(sbx, s->at.inner, s->flag, false, removed, s);
+    if (rc < 0) {
+        fail_rc(s, rc, &own);
+    }
+}
+
 /* --- Questions ------------------------------------------------------------------------------ */
 
 static int refuse_fixed(const kg_fs_path_t *path, const char *what, kg_err_t *err)
@@ -127,6 +148,15 @@ static int go_move(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)
     return rc ? rc : kg_fs_move(sbx, from.inner, s->at.inner, s->flag, false, made, s);
 }
 
+static int go_remove(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)
+{
+    if (kg_fs_path_fixed(s->at.shown)) {
+        return refuse_fixed(&s->at, "removed", err);
+    }
+    return s->check ? kg_fs_stat(sbx, s->at.inner, true, false, checked, s)
+                    : kg_fs_remove(sbx, s->at.inner, s->flag, false, removed, s);
+}
+
 static int go_one(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)
 {
     int rc = kg_fs_path_resolve(kg_sbx_info(sbx), s->path, &s->at, err);
@@ -139,9 +169,7 @@ static int go_one(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)
     case OP_MKDIR:
         return kg_fs_mkdir(sbx, s->at.inner, s->mode, s->flag, false, made, s);
     case OP_REMOVE:
-        return kg_fs_path_fixed(s->at.shown)
-                   ? refuse_fixed(&s->at, "removed", err)
-                   : kg_fs_remove(sbx, s->at.inner, s->flag, false, removed, s);
+        return go_remove(s, sbx, err);
     case OP_MOVE:
         break;
     }
@@ -238,10 +266,15 @@ int kg_files_move(kg_sandbox_t *sandbox,
 int kg_files_remove(kg_sandbox_t *sandbox,
                     const char *path,
                     bool recursive,
+                    kg_file_check_fn *check,
                     kg_done_fn *fn,
                     void *user,
                     kg_err_t *err)
 {
-    simple_t form = {.kind = OP_REMOVE, .path = borrowed(path), .flag = recursive, .done_fn = fn};
+    simple_t form = {.kind = OP_REMOVE,
+                     .path = borrowed(path),
+                     .flag = recursive,
+                     .check = check,
+                     .done_fn = fn};
     return start(sandbox, &form, user, err);
 }

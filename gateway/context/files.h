@@ -63,9 +63,13 @@ int kg_files_move(kg_sandbox_t *sandbox,
                   kg_files_json_fn *fn,
                   void *user,
                   kg_err_t *err);
+/* Whether what is there may be replaced or removed: its state, links followed, NULL: nothing is.
+ * user: that of the call. < 0 and err: it is left as it is. */
+typedef int kg_file_check_fn(void *user, const kg_fs_stat_t *stat, kg_err_t *err);
 int kg_files_remove(kg_sandbox_t *sandbox,
                     const char *path,
                     bool recursive,
+                    kg_file_check_fn *check, /* just before; NULL: no condition */
                     kg_done_fn *fn,
                     void *user,
                     kg_err_t *err);
@@ -98,9 +102,11 @@ typedef struct kg_file_write_opts {
     const char *path;
     uint32_t mode; /* UINT32_MAX: that of the file that is there, or 0644 */
     kg_intake_t intake;
+    kg_file_check_fn *check; /* before a byte is taken and just before the rename; NULL: none */
 } kg_file_write_opts_t;
-/* The whole file from the intake, put in place of what is there when it has ended. *ret_write is to
- * be told of more, until fn or kg_core_forget. */
+/* The whole file from the intake, put in place of what is there when it has ended. Between a check
+ * and its rename no other write of this sandbox puts a file in place. *ret_write is to be told of
+ * more, until fn or kg_core_forget. */
 int kg_files_write(kg_sandbox_t *sandbox,
                    const kg_file_write_opts_t *opts,
                    kg_file_written_fn *fn,

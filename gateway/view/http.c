@@ -382,7 +382,8 @@ static void reply_options(kg_exchange_t *x, const kg_route_t *route, bool prefli
         add(&h, "Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE");
         add(&h, "Access-Control-Allow-Headers",
             "Authorization, Content-Type, X-API-Key, Idempotency-Key, Last-Event-ID, X-Request-Id, "
-            "Range, If-Range, If-None-Match, Tus-Resumable, Upload-Offset, Upload-Length, "
+            "Range, If-Range, If-Match, If-None-Match, If-Unmodified-Since, Tus-Resumable, "
+            "Upload-Offset, Upload-Length, "
             "Upload-Defer-Length, Upload-Metadata");
         add(&h, "Access-Control-Max-Age", "600");
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import concurrent.futures
 import hashlib
 import json
 import os
@@ -123,6 +124,55 @@ def test_ranges(box: Sandbox) -> None:
     assert read(box, "big", 304, **{"If-None-Match": etag}).content == b""
     shell(box, "echo more >> big && touch -d '2020-01-02 03:04:06 UTC' big")
     assert len(read(box, "big", 200, **{"Range": "bytes=1-2", "If-Range": etag}).content) == 300_005
+
+
+@pytest.mark.smoke
+def test_conditions_of_writes(box: Sandbox) -> None:
+    """RFC 9110, 13.1 and 14.5: nothing is overwritten or removed that the client does not know."""
+    def ask(method: str, status: int, path: str = "cond", content: bytes = b"", **headers: str) -> Any:
+        return box.client.call(method, f"{box.path}/fs/file", params={"path": path}, expect=status,
+                               headers={k.replace("_", "-"): v for k, v in headers.items()},
+                               **({"content": content} if method == "PUT" else {}))
+
+    ask("PUT", 412, content=b"x", If_Match="*")
+    error(box, "GET", "file", 404, "not_found", params={"path": "cond"})
+    ask("PUT", 201, content=b"one", If_None_Match="*")
+    refused = ask("PUT", 412, content=b"two", If_None_Match="*").json()["error"]
+    assert refused["code"] == "precondition_failed" and refused["pointer"] == "/if_none_match"
+    shell(box, "touch -d '2020-01-02 03:04:05 UTC' cond")
+    tag = read(box, "cond").headers["etag"]
+    refused = ask("PUT", 400, content=b"n", Content_Range="bytes 0-0/3").json()["error"]
+    assert refused["pointer"] == "/content_range" and "uploads" in refused["hint"]
+    assert read(box, "cond").content == b"one"
+    ask("PUT", 204, content=b"two", If_Match=tag)
+    ask("PUT", 412, content=b"three", If_Match=tag)
+    ask("DELETE", 412, If_Match=tag)
+    assert read(box, "cond").content == b"two" and shell(box, "ls -A | grep -c sandal- || true") == "0\n"
+    shell(box, "touch -d '2020-01-02 03:04:05 UTC' cond")
+    ask("DELETE", 204, If_Match=read(box, "cond").headers["etag"])
+
+
+def test_one_of_many_writers_with_the_same_tag_wins(box: Sandbox) -> None:
+    """The second check is made when the bytes have come, and no other write gets between it and the rename."""
+    put(box, "race", b"old", 201)
+    shell(box, "touch -d '2020-01-02 03:04:05 UTC' race")
+    tag = read(box, "race").headers["etag"]
+    begun = threading.Barrier(8)
+
+    def body(n: int) -> Iterator[bytes]:
+        yield b"%d" % n
+        begun.wait(30)  # all are under way
+        yield b"."
+
+    def write(n: int) -> int:
+        with httpx.Client(base_url=box.client.http.base_url, headers=box.client.http.headers, timeout=60) as http:
+            return http.put(f"{box.path}/fs/file", params={"path": "race"}, content=body(n),
+                            headers={"If-Match": tag, "Content-Length": "2"}).status_code
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        codes = list(pool.map(write, range(8)))
+    assert sorted(codes) == [204] + [412] * 7
+    assert read(box, "race").content == b"%d." % codes.index(204)
 
 
 def stream(n: int) -> Iterator[bytes]:

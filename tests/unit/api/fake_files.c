@@ -265,6 +265,14 @@ static int json_op(const char *path, kg_files_json_fn *fn, void *user, kg_err_t 
     return begun(op);
 }
 
+/* The file is there unless its path says so, and told before anything is done. */
+static int checked(kg_file_check_fn *check, const char *path, void *user, kg_err_t *err)
+{
+    kg_fs_stat_t stat = {
+        .type = KG_FS_FILE, .ino = 7, .size = 11, .mtime_ns = INT64_C(784111777000000000)};
+    return check ? check(user, strcmp(path, "none") == 0 ? NULL : &stat, err) : 0;
+}
+
 int kg_files_stat(kg_sandbox_t *sandbox,
                   const char *path,
                   bool follow,
@@ -321,12 +329,17 @@ int kg_files_move(kg_sandbox_t *sandbox,
 int kg_files_remove(kg_sandbox_t *sandbox,
                     const char *path,
                     bool recursive,
+                    kg_file_check_fn *check,
                     kg_done_fn *fn,
                     void *user,
                     kg_err_t *err)
 {
     (void)sandbox;
     told.flag = recursive;
+    int rc = checked(check, path, user, err);
+    if (rc) {
+        return rc;
+    }
     op_t *op = begin(DONE, path, user, err);
     if (op) {
         op->fn.done = fn;
@@ -376,6 +389,10 @@ int kg_files_write(kg_sandbox_t *sandbox,
 {
     (void)sandbox;
     told.mode = opts->mode;
+    int rc = checked(opts->check, opts->path, user, err);
+    if (rc) {
+        return rc;
+    }
     op_t *op = begin(WRITE, opts->path, user, err);
     if (op) {
         op->fn.written = fn;

@@ -135,6 +135,47 @@ static void ranges_are_answered(void **state)
           304, "");
 }
 
+/* RFC 9110, 13.1: of a file in the state ETAG, or of none ("none"). */
+static void writes_and_removes_keep_to_their_conditions(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *query, *header, *value;
+        int put, remove;
+        const char *says;
+    } rows[] = {
+        {"path=a", "If-Match", ETAG, 204, 204, ""},
+        {"path=a", "If-Match", "\"x\", " ETAG, 204, 204, ""},
+        {"path=a", "If-Match", "*", 204, 204, ""},
+        {"path=a", "If-Match", "\"x\"", 412, 412, "/if_match"},
+        {"path=a", "If-Match", "W/" ETAG, 412, 412, "/if_match"},
+        {"path=a", "If-Match", "nonsense", 412, 412, "/if_match"},
+        {"path=none", "If-Match", "*", 412, 412, "/if_match"},
+        {"path=none", "If-Match", ETAG, 412, 412, "/if_match"},
+        {"path=a", "If-None-Match", "*", 412, 412, "/if_none_match"},
+        {"path=a", "If-None-Match", "W/" ETAG, 412, 412, "/if_none_match"},
+        {"path=a", "If-None-Match", "\"x\"", 204, 204, ""},
+        {"path=none", "If-None-Match", "*", 204, 204, ""},
+        {"path=a", "If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:37 GMT", 204, 204, ""},
+        {"path=a", "If-Unmodified-Since", "Sun, 06 Nov 1994 08:49:36 GMT", 412, 412, "/if_unmod"},
+        {"path=a", "If-Unmodified-Since", "yesterday", 204, 204, ""},
+        {"path=a", "Content-Range", "bytes 0-2/11", 400, 204, "/content_range"},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        asked(&(fake_request_t){.method = "PUT",
+                                .path = FS "/file",
+                                .query = rows[i].query,
+                                .body = "new",
+                                .headers = {KEY, {rows[i].header, rows[i].value}}},
+              rows[i].put, rows[i].put == 204 ? "" : rows[i].says);
+        asked(&(fake_request_t){.method = "DELETE",
+                                .path = FS "/file",
+                                .query = rows[i].query,
+                                .headers = {KEY, {rows[i].header, rows[i].value}}},
+              rows[i].remove, rows[i].remove == 204 ? "" : rows[i].says);
+    }
+}
+
 static void a_client_that_leaves_leaves_nothing(void **state)
 {
     world_t *w = *state;
@@ -473,6 +514,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_file_comes_as_bytes),
         T(ranges_are_answered),
+        T(writes_and_removes_keep_to_their_conditions),
         T(a_client_that_leaves_leaves_nothing),
         T(a_body_goes_in_as_it_comes),
         T(bad_requests_are_named),
