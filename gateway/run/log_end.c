@@ -82,6 +82,12 @@ int kg_log_put_truncated(kg_buf_t *out, const kg_log_account_t *account)
             sep = ',';
         }
     }
+    if (account->reason && sep == ',') {
+        int rc = kg_buf_printf(out, ",\"reason\":\"%s\"", account->reason);
+        if (rc < 0) {
+            return rc;
+        }
+    }
     return kg_buf_append_cstr(out, sep == '{' ? "null" : "}");
 }
 

@@ -89,6 +89,7 @@ typedef struct kg_log_account {
     uint64_t kept[KG_CUT_COUNT]; /* EVENTS is next_seq */
     uint64_t cut[KG_CUT_COUNT];
     bool said[KG_CUT_COUNT];
+    const char *reason; /* why the log has no file any more, an error's name; NULL = it has one */
 } kg_log_account_t;
 
 /* Running checksum over bytes in any pieces. */
@@ -116,6 +117,7 @@ struct kg_run_log {
     char *strings; /* meta's, in one block */
     char name[KG_RUN_NAME_MAX];
     int fd;
+    bool full; /* it is broken, and what of it may be held in memory is */
     unsigned readers; /* keep the file open */
 
     kg_buf_t win; /* the file from win_off to its end; all of it, or since the last big record */

@@ -2,8 +2,9 @@
  *
  * The window holds the end of the file in memory, up to 64 KiB: appends and live readers meet
  * there. A record of more than half of that is written at once, by pwritev from where it lies. When
- * the disk fails, what the window holds stays there for the readers, later output is dropped and
- * counted, and the few events that a client cannot do without go on in memory. */
+ * the disk fails, what the window holds stays there for the readers, with what comes until it is
+ * full; later output is dropped and counted, and the few events that a client cannot do without go
+ * on in memory. `truncated` says why. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -235,6 +236,7 @@ void kg_log_break(kg_run_log_t *log, int error)
     }
     log->broken = true;
     log->error = error;
+    log->account.reason = kg_err_name(kg_err_from_errno(error));
     kg_log_void_ahead(log);
     kg_log_seal(log);
     (void)kg_log_cut(log, KG_CUT_EVENTS, 0);
@@ -380,7 +382,7 @@ void kg_log_seal(kg_run_log_t *log)
     log->open = 0;
 }
 
-/* Whether a broken log keeps the event, in memory. */
+/* Whether a broken log keeps the event, in memory, when its window is full. */
 static bool essential(kg_event_type_t type)
 {
     return type != KG_EVENT_STDOUT && type != KG_EVENT_STDERR && type != KG_EVENT_DISPLAY &&
@@ -394,6 +396,17 @@ static int lose(kg_run_log_t *log, const kg_rec_t *rec)
         return kg_log_cut(log, what, rec->units);
     }
     return kg_log_cut(log, KG_CUT_EVENTS, 1);
+}
+
+/* Whether a broken log has room for it. After the first thing that was lost there is none: what is
+ * kept has no gaps. */
+static bool fits(kg_run_log_t *log, kg_event_type_t type, size_t total)
+{
+    if (essential(type)) {
+        return true;
+    }
+    log->full = log->full || log->win.len + total > KG_LOG_WINDOW;
+    return !log->full;
 }
 
 /* Makes room in the window by writing it. The log may be broken afterwards. */
@@ -441,7 +454,7 @@ static int append_record(
             kg_log_break(log, rc);
         }
     }
-    if (log->broken && !essential((kg_event_type_t)rec->type)) {
+    if (log->broken && !fits(log, (kg_event_type_t)rec->type, total)) {
         return lose(log, rec);
     }
     if (log->broken && big) {
@@ -769,8 +782,10 @@ int kg_log_cut(kg_run_log_t *log, kg_cut_t what, uint64_t amount)
         return 0;
     }
     log->account.said[what] = true;
-    char field[40];
-    (void)snprintf(field, sizeof field, ",\"what\":\"%s\"", kg_cut_name(what));
+    char field[96];
+    const char *reason = log->account.reason;
+    (void)snprintf(field, sizeof field, ",\"what\":\"%s\"%s%s%s", kg_cut_name(what),
+                   reason ? ",\"reason\":\"" : "", reason ? reason : "", reason ? "\"" : "");
     kg_slice_t part = kg_slice_cstr(field);
     return kg_log_append(
         log, &(kg_log_event_t){

@@ -513,10 +513,52 @@ static void no_directory_run_lives_in_memory(void **state)
     rt_stream(&t, "stdout", "b");
     rt_finish(&t, KG_RUN_TIMEOUT);
     rt_events(t.log, -1, false, 100, &out);
-    assert_non_null(strstr(out.data, "\"truncated\":{\"stdout\":1,\"events\":0}"));
-    assert_non_null(strstr(out.data, "\"stdout\":\"a\""));
+    assert_non_null(strstr(out.data, "\"truncated\":{\"events\":0,\"reason\":\"internal\"}"));
+    assert_non_null(strstr(out.data, "\"stdout\":\"ab\""));
     kg_buf_fini(&out);
     rt_end(&t);
+}
+
+/* What comes after the disk was full is kept while it is little, and the Execution says why the
+ * rest is not there. After the first thing that is lost, all is: there are no gaps. */
+static void small_results_outlive_a_full_disk(void **state)
+{
+    (void)state;
+    for (unsigned big = 0; big < 2; big++) {
+        run_test_t t;
+        kg_buf_t out = {0}, execution = {0};
+        char *text = malloc(KG_LOG_WINDOW + 1);
+        memset(text, 'x', KG_LOG_WINDOW);
+        text[KG_LOG_WINDOW] = '\0';
+        rt_begin(&t);
+        rt_open(&t);
+        assert_int_equal(kg_mapper_started(t.mapper, 1), 0);
+        kg_log_break(t.log, -ENOSPC);
+        assert_int_equal(kg_run_log_flush(t.log), -ENOSPC);
+        rt_stream(&t, "stdout", "a");
+        if (big) {
+            rt_stream(&t, "stdout", text);
+            rt_stream(&t, "stdout", "b");
+        }
+        rt_message(&t, "execute_result", "{\"data\":{\"text/plain\":\"2\"}}");
+        rt_message(&t, "execute_reply", "{\"status\":\"ok\"}");
+        const kg_run_end_t end = rt_end_of(KG_RUN_OK);
+        assert_int_equal(kg_mapper_finish(t.mapper, &end), 0);
+        assert_int_equal(kg_run_log_flush(t.log), 0);
+        rt_events(t.log, -1, false, 5000, &out);
+        rt_execution(t.log, 5000, &execution);
+        assert_non_null(strstr(out.data, "\"what\":\"events\",\"reason\":\"storage_full\"}"));
+        assert_non_null(strstr(execution.data, big ? "\"text\":\"a\"" : "\"text\":\"2\""));
+        assert_non_null(strstr(execution.data, "\"stdout\":\"a\""));
+        assert_non_null(strstr(execution.data,
+                               big ? "\"truncated\":{\"stdout\":65537,\"events\":1,\"reason\":"
+                                     "\"storage_full\"}"
+                                   : "\"truncated\":{\"events\":0,\"reason\":\"storage_full\"}"));
+        free(text);
+        kg_buf_fini(&out);
+        kg_buf_fini(&execution);
+        rt_end(&t);
+    }
 }
 
 /* The file is cut behind our back before its events were published: they are gone, the run still
@@ -744,6 +786,7 @@ int main(void)
         cmocka_unit_test(recover_what_is_no_log_is_refused),
         cmocka_unit_test(full_disk_run_goes_on_and_says_so),
         cmocka_unit_test(no_directory_run_lives_in_memory),
+        cmocka_unit_test(small_results_outlive_a_full_disk),
         cmocka_unit_test(unreadable_file_run_still_ends),
         cmocka_unit_test(spares_are_taken_and_cleaned_up),
         cmocka_unit_test(file_of_a_removed_log_is_used_again_empty),
