@@ -503,11 +503,14 @@ static int bubblewrap_pause(const kg_host_t *host, const char *id, bool frozen, 
 
 static int bubblewrap_usage(const kg_host_t *host, const char *id, kg_box_usage_t *ret)
 {
-    int r = kg_cgroup_usage(&host->cgroups, id, ret);
-    if (r == 0 && on_volume(host)) {
+    if (kg_cgroup_usage(&host->cgroups, id, ret) < 0) { /* it has none: nothing is counted */
+        *ret = (kg_box_usage_t){UINT64_MAX, UINT64_MAX, UINT64_MAX,
+                                UINT64_MAX, UINT64_MAX, UINT64_MAX};
+    }
+    if (on_volume(host)) {
         (void)kg_volume_usage(&host->volumes, id, &ret->disk_bytes);
     }
-    return r;
+    return 0;
 }
 
 const kg_launcher_t kg_launcher_bubblewrap = {
