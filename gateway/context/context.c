@@ -298,6 +298,7 @@ static json_t *last_exit_json(const kg_context_t *context)
         json_t *number = json_integer(context->last_exit.number);
         (void)json_object_set(out, "code", told && !signaled ? number : json_null());
         (void)json_object_set(out, "signal", told && signaled ? number : json_null());
+        (void)json_object_set_new(out, "oom", json_boolean(context->last_exit.oom));
         (void)json_object_set_new(out, "at", kg_json_time(context->last_exit.at_ns));
         json_decref(number);
     }

@@ -38,6 +38,7 @@ void kg_context_start(kg_context_t *context)
         return;
     }
     context->state = KG_CTX_STARTING;
+    context->starved = false;
     if (kg_box_usable(context->sandbox)) {
         start_now(context);
     } else {
@@ -152,6 +153,7 @@ void kg_context_start_failed(kg_context_t *context, const kg_err_t *err)
 void kg_context_note_exit(kg_context_t *context, const kg_kernel_exit_t *exit)
 {
     context->last_exit.known = true;
+    context->last_exit.oom = false; /* until that is known */
     context->last_exit.lost = !exit || exit->proc.lost;
     context->last_exit.signaled = exit && exit->proc.signaled;
     context->last_exit.number = !exit                 ? 0

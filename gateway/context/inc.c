@@ -2,6 +2,7 @@
  * sends is applied in the order of its coming; a message too big to be applied at once makes those
  * behind it wait, but nobody else. */
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 
 #include "gateway/base/log.h"
@@ -434,14 +435,16 @@ static void on_ready(void *user, kg_json_value_t info)
 }
 
 /* One that a want of memory has ended says so, and not by which signal. */
-static void say_starved(const kg_inc_t *inc, kg_err_t *err)
+static bool say_starved(const kg_inc_t *inc, kg_err_t *err)
 {
-    if (err->code == KG_ERR_KERNEL_START_FAILED && inc->sandbox &&
-        kg_box_oom_charge(inc->sandbox, inc->oom_before)) {
+    bool starved = err->code == KG_ERR_KERNEL_START_FAILED && inc->sandbox &&
+                   kg_box_oom_charge(inc->sandbox, inc->oom_before);
+    if (starved) {
         (void)kg_err_set(err, KG_ERR_KERNEL_START_FAILED,
                          "the kernel ran out of memory before it was ready");
         kg_err_hint(err, "Make the sandbox with higher limits.memory_mib.");
     }
+    return starved;
 }
 
 static void on_failed(void *user, const kg_err_t *err)
@@ -458,7 +461,7 @@ static void on_failed(void *user, const kg_err_t *err)
         kg_log(KG_LOG_WARN, "kernel.failed", "context=%s code=%s forked=%d", context->id,
                kg_err_name(err->code), inc->forked);
         bool forked = inc->forked;
-        say_starved(inc, &copy);
+        context->starved = say_starved(inc, &copy);
         kg_inc_close(&context->inc);
         if (forked && copy.pointer[0] == '\0') { /* no mistake of the client's */
             kg_log(KG_LOG_WARN, "zygote.fork_failed", "context=%s reason=\"%s\"", context->id,
@@ -534,6 +537,18 @@ static void on_exit_told(void *user, const kg_kernel_exit_t *exit)
     push(inc, &item);
 }
 
+/* Whether a want of memory ended it: its run's, or, of an idle one, a kill that ended nothing else.
+ */
+static bool ran_out(const kg_inc_t *inc, const kg_kernel_exit_t *exit)
+{
+    if (inc->starved || exit->killed_by_us || !inc->sandbox) {
+        return inc->starved;
+    }
+    return exit->proc.lost ? kg_box_starved(inc->sandbox, inc->oom_before)
+                           : exit->proc.signaled && exit->proc.signal == SIGKILL &&
+                                 kg_box_oom_charge(inc->sandbox, inc->oom_before);
+}
+
 static void process_exit(kg_inc_t *inc, const kg_kernel_exit_t *told)
 {
     kg_kernel_exit_t exit = *told;
@@ -548,6 +563,7 @@ static void process_exit(kg_inc_t *inc, const kg_kernel_exit_t *told)
     kg_log(KG_LOG_INFO, "kernel.exit", "context=%s code=%d signal=%d lost=%d by_us=%d", context->id,
            exit.proc.code, exit.proc.signal, exit.proc.lost, by_us);
     kg_job_kernel_gone(context, &exit);
+    context->last_exit.oom = !by_us && ran_out(inc, &exit);
     kg_inc_close(&context->inc);
     kg_timer_close(&context->guard);
     if (!context->gone && context->sandbox->member) {

@@ -326,12 +326,13 @@ struct kg_context {
     kg_inc_t *inc;
     unsigned failures;
     kg_err_t last_error;
+    bool starved; /* last_error is a want of memory */
     kg_timer_t *backoff;
     kg_timer_t *guard;
     uint64_t execution_count;
     unsigned incarnation;
     struct {
-        bool known, signaled, lost;
+        bool known, signaled, lost, oom;
         int number; /* code or signal */
         uint64_t at_ns;
     } last_exit;
@@ -422,6 +423,7 @@ struct kg_inc {
     bool forked;                  /* by a zygote */
     bool adopting;                /* the kernel of an earlier gateway, not answered yet */
     bool ran;                     /* a run of a client was started in it */
+    bool starved;                 /* a run of it ended for want of memory, with it */
     kg_run_t *held[KG_HELD_RUNS]; /* ended, newest last */
     size_t held_count;
     kg_run_t *left;   /* the latest of an earlier gateway's runs in it, or NULL: a reference */

@@ -93,6 +93,9 @@ static void finish(kg_run_t *run, kg_run_end_t *end, const kg_kernel_exit_t *exi
         end->usage.peak_memory = most; /* its place has had all that it may have */
     }
     run->ended = true;
+    if (run->inc && end->status == KG_RUN_OOM) {
+        run->inc->starved = true;
+    }
     int rc = kg_mapper_finish(run->mapper, end);
     if (rc) {
         kg_log(KG_LOG_ERROR, "run.finish", "run=%s error=%d", run->id, -rc);
@@ -243,7 +246,10 @@ void kg_run_end_now(kg_run_t *run, bool lost)
 void kg_run_start_failed(kg_run_t *run, const kg_err_t *why)
 {
     kg_run_t *held = run;
-    kg_run_end_t end = {.status = KG_RUN_EXITED, .message = why->message};
+    const kg_context_t *context = run->context;
+    kg_run_end_t end = {.status = context && context->starved ? KG_RUN_OOM : KG_RUN_EXITED,
+                        .lost = context && !context->inc && context->last_exit.known,
+                        .message = why->message};
     kg_run_ref_(run);
     finish(run, &end, NULL);
     leave_queue(run);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -180,6 +181,29 @@ def test_a_command_out_of_memory_ends_as_oom(client: Client) -> None:
 
 
 @held
+@pytest.mark.skipif(GVISOR, reason="/dev/shm is its kernel's own")
+@one_process
+def test_an_idle_kernel_out_of_memory_loses_its_state_as_oom(client: Client) -> None:
+    with client.sandbox(template=TEMPLATE, limits={"memory_mib": 400}) as box:
+        if not counts_memory(box):
+            pytest.skip("no memory controller on this host")
+        assert box.run("x = 1")["status"] == "ok"
+        context = box.get("/contexts")["items"][0]["id"]
+        # What lies there stays when a process ends: no new kernel has room beside it.
+        for place in ("/dev/shm", "/tmp"):
+            box.post("/exec", {"cmd": f"cat /dev/zero > {place}/full", "timeout": 60})
+        ended = wait_for(lambda: box.get(f"/contexts/{context}")["last_exit"])
+        assert ended["oom"] is True and ended["signal"] == signal.SIGKILL, ended
+        got = box.run("x")
+        assert got["status"] == "oom", got
+        assert (got["error"]["started"], got["error"]["state"]) == (False, "lost"), got
+        sh(box, "rm /dev/shm/full /tmp/full")
+        got = box.run("x")
+        assert (got["status"], got["error"]["name"]) == ("error", "NameError"), got
+        assert box.get(f"/contexts/{context}")["last_exit"]["oom"] is True
+
+
+@held
 @one_process
 def test_a_want_of_memory_is_charged_once_and_to_its_own(client: Client) -> None:
     kill_me = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -239,6 +263,7 @@ def test_operator_caps(client: Client) -> None:
         own.close()
 
 
+@pytest.mark.smoke
 def test_metrics_of_a_sandbox(client: Client) -> None:
     with client.sandbox(template="base") as box:
         got = box.get("/metrics")
