@@ -223,7 +223,8 @@ void kg_do_fs_remove(kg_call_t *call)
     int rc = kg_fs_path_arg(call, "path", NULL, &path, &err);
     rc = rc ? rc
             : kg_files_remove(call->sandbox, path.data, kg_call_bool(call, "recursive", false),
-                              kg_fs_cond_any(call) ? kg_fs_cond_check : NULL, kg_call_done, call, &err);
+                              kg_fs_cond_any(call) ? kg_fs_cond_check : NULL, kg_call_done, call,
+                              &err);
     kg_fs_fail_if(call, rc, &err);
 }
 

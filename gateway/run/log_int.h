@@ -117,7 +117,7 @@ struct kg_run_log {
     char *strings; /* meta's, in one block */
     char name[KG_RUN_NAME_MAX];
     int fd;
-    bool full; /* it is broken, and what of it may be held in memory is */
+    bool full;        /* it is broken, and what of it may be held in memory is */
     unsigned readers; /* keep the file open */
 
     kg_buf_t win; /* the file from win_off to its end; all of it, or since the last big record */

@@ -271,7 +271,7 @@ static void memory_is_limited(void **state)
         assert_true(usage.memory_peak_bytes <= 128 * MIB);
     } else {
         assert_true(exit.exited && exit.code == 1); /* MemoryError */
-        kg_box_usage_t usage = usage_of(sbx); /* told, and nothing is known */
+        kg_box_usage_t usage = usage_of(sbx);       /* told, and nothing is known */
         assert_true(usage.memory_bytes == UINT64_MAX && usage.cpu_ns == UINT64_MAX);
         assert_true(usage.oom_kills == UINT64_MAX);
     }
