@@ -112,9 +112,17 @@ struct kg_http {
     bool woken;   /* meanwhile */
 };
 
+/* The heads of a client's frames, as they go by. */
+typedef struct kg_frames {
+    uint64_t skip; /* bytes of this frame that are still to come: its key and what it carries */
+    unsigned have;
+    unsigned char head[10];
+} kg_frames_t;
+
 struct kg_ws {
     kg_conn_t *conn;
     void *user;
+    kg_frames_t frames;
     kg_buf_t rx;
     kg_buf_t out; /* whole frames */
     size_t out_off;
@@ -256,6 +264,11 @@ int kg_ws_on_add_headers(kg_conn_t *conn, struct lws_process_html_args *args);
 int kg_ws_on_open(kg_conn_t *conn);
 int kg_ws_on_receive(kg_conn_t *conn, const char *data, size_t len);
 int kg_ws_on_pong(kg_conn_t *conn);
+/* What lws is about to get. lws takes frames that are not masked: they end the connection here (RFC
+ * 6455, 5.1), before their messages are told. */
+void kg_ws_on_bytes(kg_conn_t *conn, const char *data, size_t len);
+/* Whether all frames that begin in data are masked; data follows on what was seen before. */
+bool kg_frames_masked(kg_frames_t *frames, const char *data, size_t len);
 int kg_ws_on_writeable(kg_conn_t *conn);
 int kg_ws_on_timer(kg_conn_t *conn);
 void kg_ws_scan(kg_ws_t *ws, uint64_t now_ns);

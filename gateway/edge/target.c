@@ -123,7 +123,11 @@ static ssize_t read_for(kg_conn_t *conn, const reader_t *reader, char *buf, size
     if (conn->phase == KG_PHASE_HEAD || (http && body == 0)) {
         return read_head(conn, reader, buf, len);
     }
-    return read_some(reader, buf, body > 0 && body < len ? (size_t)body : len, false);
+    ssize_t n = read_some(reader, buf, body > 0 && body < len ? (size_t)body : len, false);
+    if (n > 0) {
+        kg_ws_on_bytes(conn, buf, (size_t)n);
+    }
+    return n;
 }
 
 /* --- What TLS holds

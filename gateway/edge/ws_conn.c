@@ -14,6 +14,8 @@
 #define OP_PING 0x9u
 #define FIN 0x80u
 #define HEADER_MAX 10u
+#define MASKED 0x80u
+#define KEY_LEN 4u
 
 static size_t put_header(unsigned char *at, unsigned op_fin, size_t len)
 {
@@ -348,6 +350,46 @@ int kg_ws_on_timer(kg_conn_t *conn)
 /* --- Reading
  * ---------------------------------------------------------------------------------------------------------
  */
+
+bool kg_frames_masked(kg_frames_t *frames, const char *data, size_t len)
+{
+    unsigned char *head = frames->head;
+    for (size_t at = 0; at < len;) {
+        if (frames->skip > 0) {
+            size_t n = len - at < frames->skip ? len - at : (size_t)frames->skip;
+            at += n;
+            frames->skip -= n;
+            continue;
+        }
+        head[frames->have++] = (unsigned char)data[at++];
+        if (frames->have < 2) {
+            continue;
+        }
+        if (!(head[1] & MASKED)) {
+            return false;
+        }
+        unsigned code = head[1] & ~MASKED;
+        unsigned more = code == 126 ? 2 : code == 127 ? 8 : 0;
+        if (frames->have < 2 + more) {
+            continue;
+        }
+        uint64_t size = more ? 0 : code;
+        for (unsigned i = 0; i < more; i++) {
+            size = size << 8 | head[2 + i];
+        }
+        frames->skip = size + KEY_LEN; /* lws refuses one of more than 2^63 */
+        frames->have = 0;
+    }
+    return true;
+}
+
+void kg_ws_on_bytes(kg_conn_t *conn, const char *data, size_t len)
+{
+    kg_ws_t *ws = conn->ws;
+    if (ws && !ws->closing && !kg_frames_masked(&ws->frames, data, len)) {
+        kg_ws_close(ws, 1002, "a client's frames are masked");
+    }
+}
 
 int kg_ws_on_open(kg_conn_t *conn)
 {

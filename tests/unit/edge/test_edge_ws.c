@@ -1,5 +1,6 @@
 /* WebSocket: handshake, messages in every cut, caps, close codes, liveness, sources and queues. */
 #include "edge_fixture.h"
+#include "gateway/edge/edge_priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,6 +247,50 @@ static void faults_close_with_their_codes(void **state)
     ws_send(&c, 0x82, "\xff", 1);
     expect_frame(&c, 0x82, "\xff");
     client_close(&c);
+}
+
+/* RFC 6455, 5.1; after frames of each form of length, whole and byte by byte. */
+static void frames_that_are_not_masked_end_it(void **state)
+{
+    edge_fixture_t *f = *state;
+    static const struct {
+        const char *bytes;
+        size_t len;
+    } bare[] = {
+        {"\x81\x01x", 3},        {"\x81\x00", 2},  {"\x89\x00", 2},
+        {"\x82\x7e\x00\x80", 4}, {"\x01\x01x", 3},
+    };
+    static const size_t sizes[] = {0, 1, 125, 126, 65535, 65536};
+    for (size_t i = 0; i < KG_ARRAY_LEN(bare); i++) {
+        client_t c = ws_connect(f->ports[0], "/ws", NULL);
+        ws_send_text(&c, "masked");
+        expect_frame(&c, 0x81, "masked");
+        client_send_bytes(&c, bare[i].bytes, bare[i].len);
+        if (bare[i].bytes[0] == (char)0x89) {
+            expect_frame(&c, 0x8a, ""); /* lws has answered it by then */
+        }
+        expect_close(&c, 1002, "a client's frames are masked");
+        client_close(&c);
+    }
+    kg_frames_t frames = {0};
+    for (size_t i = 0; i < KG_ARRAY_LEN(sizes); i++) {
+        size_t size = sizes[i];
+        size_t head = size < 126 ? 2 : size < 65536 ? 4 : 10;
+        char *bytes = calloc(1, head + 4 + size);
+        bytes[0] = (char)0x81;
+        bytes[1] = (char)(0x80 | (size < 126 ? size : size < 65536 ? 126 : 127));
+        for (size_t at = head; at-- > 2; size >>= 8) {
+            bytes[at] = (char)(unsigned char)size;
+        }
+        size_t len = head + 4 + sizes[i];
+        assert_true(kg_frames_masked(&frames, bytes, len));
+        for (size_t at = 0; at < len; at++) {
+            assert_true(kg_frames_masked(&frames, bytes + at, 1));
+        }
+        kg_frames_t copy = frames;
+        assert_false(kg_frames_masked(&copy, "\x81\x01x", 3));
+        free(bytes);
+    }
 }
 
 static void too_large_is_1009_at_the_sum(void **state)
@@ -543,6 +588,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(subprotocol_is_the_handlers_choice),
+        T(frames_that_are_not_masked_end_it),
         T(bad_handshakes_are_told_why),
         T(upgrade_after_a_request_on_the_same_connection),
         T(sizes_around_the_header_forms_are_echoed),
