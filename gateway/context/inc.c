@@ -447,6 +447,28 @@ static bool say_starved(const kg_inc_t *inc, kg_err_t *err)
     return starved;
 }
 
+/* Where rlimits hold memory a limit is each process's addresses, and a kernel that has too few of
+ * them fails in ways of its own: what it says comes after that. */
+static void say_narrow(const kg_inc_t *inc, kg_err_t *err)
+{
+    const kg_sandbox_t *sandbox = inc->sandbox;
+    const kg_sbx_t *sbx = sandbox ? sandbox->sbx : NULL;
+    uint64_t mib = sandbox ? sandbox->wish.limits.memory_bytes >> 20 : 0;
+    if (err->code != KG_ERR_KERNEL_START_FAILED || !sbx || !mib ||
+        strcmp(kg_sbx_info(sbx)->isolation_info.cgroup, "rlimits") != 0) {
+        return;
+    }
+    const kg_err_t old = *err;
+    (void)kg_err_set(err, old.code,
+                     "the kernel did not start with the %llu MiB of addresses that "
+                     "limits.memory_mib leaves each process here: %s",
+                     (unsigned long long)mib, old.message);
+    kg_err_hint(err,
+                "Make the sandbox with higher limits.memory_mib: addresses are more than what is "
+                "used, and %u are the template's own.",
+                inc->context->from->memory_mib);
+}
+
 static void on_failed(void *user, const kg_err_t *err)
 {
     kg_inc_t *inc = user;
@@ -462,6 +484,7 @@ static void on_failed(void *user, const kg_err_t *err)
                kg_err_name(err->code), inc->forked);
         bool forked = inc->forked;
         context->starved = say_starved(inc, &copy);
+        say_narrow(inc, &copy);
         kg_inc_close(&context->inc);
         if (forked && copy.pointer[0] == '\0') { /* no mistake of the client's */
             kg_log(KG_LOG_WARN, "zygote.fork_failed", "context=%s reason=\"%s\"", context->id,

@@ -203,6 +203,18 @@ def test_an_idle_kernel_out_of_memory_loses_its_state_as_oom(client: Client) -> 
         assert box.get(f"/contexts/{context}")["last_exit"]["oom"] is True
 
 
+@pytest.mark.smoke
+@pytest.mark.skipif(ISOLATION != "bubblewrap" or os.geteuid() == 0, reason="control groups hold memory here")
+def test_too_few_addresses_for_a_kernel_are_told_as_that(client: Client) -> None:
+    with client.sandbox(template="base", limits={"memory_mib": 1000}) as box:
+        if box.record["isolation"]["cgroup"] != "rlimits":
+            pytest.skip("control groups hold memory here")
+    error = client.error("POST", "/v1/sandboxes", 502, "kernel_start_failed",
+                         json={"template": TEMPLATE, "limits": {"memory_mib": 100}})
+    assert "with the 100 MiB of addresses that limits.memory_mib leaves" in error["message"], error
+    assert "the template's own" in error["hint"], error
+
+
 @held
 @one_process
 def test_a_want_of_memory_is_charged_once_and_to_its_own(client: Client) -> None:
