@@ -3,6 +3,7 @@
  * but that of a read. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -100,10 +101,25 @@ static ssize_t send_copy(const kg_io_job_t *job, off_t at, size_t max)
     return n > 0 ? send(job->io->socket, piece, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) : n;
 }
 
+/* A client that reads makes room sooner than the loop comes back here, so it is waited for, as long
+ * as the job keeps KG_IO_PACE: slow clients must not hold the workers. */
+static bool comes_room(const kg_io_job_t *job, size_t done, uint64_t begin_ns)
+{
+    uint64_t worth_ns = done * KG_NS_PER_S / KG_IO_PACE;
+    uint64_t spent_ns = kg_now_ns() - begin_ns;
+    if (spent_ns >= worth_ns) {
+        return false;
+    }
+    const struct timespec patience = {.tv_nsec = (long)(worth_ns - spent_ns)};
+    struct pollfd room = {.fd = job->io->socket, .events = POLLOUT};
+    return ppoll(&room, 1, &patience, NULL) > 0;
+}
+
 /* The pages of the page cache themselves go to the socket. If the file is written meanwhile the
  * receiver may see either state, as with any read; if it is cut shorter the end comes early. */
 static ssize_t do_send(const kg_io_job_t *job)
 {
+    const uint64_t begin_ns = kg_now_ns();
     size_t done = 0;
     while (done < job->max) {
         off_t at = (off_t)(job->offset + done);
@@ -111,7 +127,8 @@ static ssize_t do_send(const kg_io_job_t *job)
         if (n < 0 && errno == EINVAL) {
             n = send_copy(job, at, job->max - done);
         }
-        if (n < 0 && errno != EINTR) {
+        bool waited = n < 0 && errno == EAGAIN && comes_room(job, done, begin_ns);
+        if (n < 0 && errno != EINTR && !waited) {
             return done > 0 ? (ssize_t)done : -errno;
         }
         if (n == 0) {

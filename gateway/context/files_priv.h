@@ -9,7 +9,9 @@
 #include "gateway/context/internal.h"
 
 #define KG_IO_PIECE 524288u /* of one read */
-#define KG_IO_SEND 1048576u /* most that one job sends: there are few workers */
+/* Most that one job sends: each costs a turn of the loop, but there are few workers. */
+#define KG_IO_SEND 4194304u
+#define KG_IO_PACE (UINT64_C(1) << 30) /* bytes a second, below which it does not wait for room */
 
 /* ---- file_io.c: a descriptor whose reads and writes run on the worker pool, in order ---- */
 

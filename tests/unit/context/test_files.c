@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -310,23 +312,30 @@ static size_t swallow(int fd, const char *wanted, size_t at)
     return got;
 }
 
+/* Opens a file without a name; what is in it is the caller's to free. */
+static char *sending_open_file(sending_t *s, size_t size)
+{
+    char path[] = "/tmp/sandal-send-XXXXXX";
+    int fd = mkstemp(path);
+    char *bytes = malloc(size);
+    assert_true(fd >= 0 && bytes);
+    for (size_t i = 0; i < size; i++) {
+        bytes[i] = (char)(i * 7 + i / 251);
+    }
+    assert_int_equal(write(fd, bytes, size), size);
+    sending_open(s, fd);
+    unlink(path);
+    return bytes;
+}
+
 static void a_file_goes_into_a_socket_as_far_as_there_is_room(void **state)
 {
     (void)state;
     enum {
         SIZE = 2000000
     };
-    char path[] = "/tmp/sandal-send-XXXXXX";
-    int fd = mkstemp(path);
-    char *bytes = malloc(SIZE);
     sending_t s;
-    assert_true(fd >= 0 && bytes);
-    for (size_t i = 0; i < SIZE; i++) {
-        bytes[i] = (char)(i * 7 + i / 251);
-    }
-    assert_int_equal(write(fd, bytes, SIZE), SIZE);
-    sending_open(&s, fd);
-    unlink(path);
+    char *bytes = sending_open_file(&s, SIZE);
     size_t at = 0;
     unsigned choked = 0;
     while (at < SIZE) {
@@ -346,6 +355,52 @@ static void a_file_goes_into_a_socket_as_far_as_there_is_room(void **state)
     assert_int_equal(send_some(&s, SIZE - 3, 10), 3);
     assert_int_equal(swallow(s.pair[1], bytes, SIZE - 3), 3);
     sending_close(&s);
+    free(bytes);
+}
+
+typedef struct reading {
+    int fd;
+    char *got;
+    size_t size;
+} reading_t;
+
+static void *read_all(void *user)
+{
+    const reading_t *r = user;
+    for (size_t at = 0; at < r->size;) {
+        struct pollfd p = {.fd = r->fd, .events = POLLIN};
+        ssize_t n = poll(&p, 1, 60000) == 1 ? read(r->fd, r->got + at, r->size - at) : 0;
+        if (n <= 0) {
+            break;
+        }
+        at += (size_t)n;
+    }
+    return NULL;
+}
+
+static void a_reader_gets_all_of_a_file_however_often_there_is_no_room(void **state)
+{
+    (void)state;
+    enum {
+        SIZE = 8000000
+    };
+    sending_t s;
+    char *bytes = sending_open_file(&s, SIZE);
+    reading_t r = {.fd = s.pair[1], .got = calloc(1, SIZE), .size = SIZE};
+    pthread_t thread;
+    assert_non_null(r.got);
+    assert_int_equal(pthread_create(&thread, NULL, read_all, &r), 0);
+    for (size_t at = 0; at < SIZE;) {
+        struct pollfd room = {.fd = s.pair[0], .events = POLLOUT};
+        assert_int_equal(poll(&room, 1, 60000), 1);
+        ssize_t n = send_some(&s, at, SIZE - at);
+        assert_true(n > 0 || n == -EAGAIN);
+        at += n > 0 ? (size_t)n : 0;
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_memory_equal(r.got, bytes, SIZE);
+    sending_close(&s);
+    free(r.got);
     free(bytes);
 }
 
@@ -395,6 +450,7 @@ int main(void)
         cmocka_unit_test(more_than_was_announced_is_refused),
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(a_file_goes_into_a_socket_as_far_as_there_is_room),
+        cmocka_unit_test(a_reader_gets_all_of_a_file_however_often_there_is_no_room),
         cmocka_unit_test(one_that_lends_no_pages_is_copied),
         cmocka_unit_test(a_socket_that_closed_is_told),
     };
