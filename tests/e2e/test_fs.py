@@ -238,6 +238,37 @@ def test_what_shrinks_while_it_is_read_ends_short(box: Sandbox) -> None:
     assert read(box, "shrinks").content == b"s" * 1000
 
 
+def held(daemon: Daemon, name: str) -> int:
+    """Descriptors that the gateway has of files of this name."""
+    fds = Path(f"/proc/{daemon.gateway_pid()}/fd")
+    found = 0
+    for fd in os.listdir(fds):
+        try:
+            found += os.readlink(fds / fd).endswith(f"/{name}")
+        except FileNotFoundError:
+            pass  # closed meanwhile
+    return found
+
+
+def test_a_download_waits_for_its_client_and_ends_with_it(empty: Sandbox, daemon: Daemon) -> None:
+    data = os.urandom(MIB) * 63 + os.urandom(MIB)
+    put(empty, "awaited", data)
+    stays, leaves = [half_sent(empty, f"{empty.path}/fs/file?path=awaited", "GET", "", b"", 0) for _ in range(2)]
+    got = [s.recv(65536) for s in (stays, leaves)][0]
+    assert got.startswith(b"HTTP/1.1 200 ") and f"Content-Length: {len(data)}".encode() in got
+    assert held(daemon, "awaited") == 2
+    assert read(empty, "awaited").content == data  # they hold nobody up
+    leaves.close()
+    wait_for(lambda: held(daemon, "awaited") == 1)
+    stays.settimeout(20)
+    body = bytearray(got.partition(b"\r\n\r\n")[2])
+    while len(body) < len(data) and (more := stays.recv(MIB)):
+        body += more
+    assert body == data
+    wait_for(lambda: held(daemon, "awaited") == 0)
+    stays.close()
+
+
 def test_a_half_sent_put_leaves_the_old_file(box: Sandbox) -> None:
     put(box, "half/file", b"old")
     s = half_sent(box, f"{box.path}/fs/file?path=half/file", "PUT", "", b"x" * 700_000, 5_000_000)

@@ -268,6 +268,66 @@ static void a_sized_answer_that_errs_is_cut(void **state)
     }
 }
 
+/* Asks for 64 MiB that are poured, and waits until the socket takes no more of them. */
+static client_t begin_poured(edge_fixture_t *f)
+{
+    client_t c = client_connect(f->ports[0]);
+    client_send(&c, "GET /pour?67108864 HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_in_range(edge_settled(&f->poured), 1, 64 * MIB - 1);
+    assert_int_equal(atomic_load(&f->http_closed), 0);
+    return c;
+}
+
+static void wait_closed(edge_fixture_t *f)
+{
+    for (int i = 0; i < PATIENCE_MS && !atomic_load(&f->http_closed); i++) {
+        usleep(1000);
+    }
+    assert_int_equal(atomic_load(&f->http_closed), 1);
+    assert_in_range(atomic_load(&f->poured), 1, 64 * MIB - 1);
+}
+
+static void what_is_poured_waits_for_a_client_that_stalls(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = begin_poured(f);
+    int turns = atomic_load(&f->turns);
+    usleep(300000);
+    assert_in_range(atomic_load(&f->turns) - turns, 0, 200); /* nothing spins */
+    response_t r = client_get(f, "/head");                   /* others are served */
+    assert_int_equal(r.status, 200);
+    response_free(&r);
+    r = client_read(&c, false);
+    assert_true(r.complete);
+    assert_int_equal(r.body_len, 64 * MIB);
+    assert_int_equal(atomic_load(&f->poured), 64 * MIB);
+    response_free(&r);
+    client_close(&c);
+}
+
+static void a_client_that_leaves_ends_what_is_poured(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = begin_poured(f);
+    client_close(&c);
+    wait_closed(f);
+}
+
+static void a_client_that_stalls_for_good_ends_what_is_poured(void **state)
+{
+    (void)state;
+    edge_fixture_t *f = edge_prepare();
+    f->opts.stall_timeout_ms = HASTY_MS;
+    edge_start(f);
+    client_t c = begin_poured(f);
+    wait_closed(f);
+    response_t r = client_read(&c, false);
+    assert_false(r.complete);
+    response_free(&r);
+    client_close(&c);
+    edge_finish(f);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -283,6 +343,9 @@ int main(void)
         T(a_request_behind_a_streamed_body_is_answered),
         T(sized_answers_have_their_length),
         T(a_sized_answer_that_errs_is_cut),
+        T(what_is_poured_waits_for_a_client_that_stalls),
+        T(a_client_that_leaves_ends_what_is_poured),
+        T(a_client_that_stalls_for_good_ends_what_is_poured),
     };
     cmocka_set_test_filter(getenv("EDGE_TEST")); /* one test by name; NULL = all */
     return cmocka_run_group_tests(tests, NULL, NULL);
