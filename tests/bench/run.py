@@ -279,9 +279,40 @@ def idle_sockets(gateway: Gateway, build: Path, quick: bool) -> None:
     gateway.call("DELETE", f"/v1/sandboxes/{sandbox['id']}")
 
 
+SENDER = """
+import os, sys
+file, at = os.open(sys.argv[1], os.O_RDONLY), 0
+os.write(0, b"r")
+os.read(0, 1)
+while sent := os.sendfile(0, file, at, 1 << 20):
+    at += sent
+"""
+
+
+def plain_pair(file: str, ours: socket.socket, theirs: socket.socket) -> float:
+    """What this machine carries between two processes that do nothing else: sendfile(2), and recv(2) into 1 MiB."""
+    with ours, subprocess.Popen([sys.executable, "-c", SENDER, file], stdin=theirs):
+        theirs.close()
+        buffer = bytearray(MIB)
+        ours.recv(1)
+        start = time.monotonic()
+        ours.send(b"x")
+        while ours.recv_into(buffer):
+            pass
+        return time.monotonic() - start
+
+
+def loopback_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        return ours, server.accept()[0]
+
+
 def fs(gateway: Gateway, build: Path, quick: bool) -> None:
     """One file of 256 MiB by PUT and GET (curl), beside dd in the sandbox: from file to file of the same volume, and to
-    nowhere. The store's file system sets the pace of writes, the page cache that of reads."""
+    nowhere. The store's file system sets the pace of writes: what takes the place of a file (over) is written out at
+    once, by dd's close as by the PUT's rename; the page cache and TCP set that of reads: what two plain processes get
+    through loopback (a unix socket) stands beside it."""
     size = 256 * MIB
     sandbox = gateway.sandbox("base")
     path = f"/v1/sandboxes/{sandbox['id']}"
@@ -289,26 +320,35 @@ def fs(gateway: Gateway, build: Path, quick: bool) -> None:
     curl = ["curl", "-sf", "-o", "/dev/null", "-w", "%{time_total}", "-H", f"Authorization: Bearer {gateway.daemon.key}"]
 
     def dd(words: str) -> float:
-        done = gateway.call("POST", f"{path}/exec", {"cmd": f"cd bench && rm -f copy && LC_ALL=C dd bs=1M {words}"})
+        done = gateway.call("POST", f"{path}/exec", {"cmd": f"cd bench && LC_ALL=C dd bs=1M {words}"})
         return float(re.search(r"copied, ([\d.]+) s", done["stderr"])[1])
+
+    def put() -> float:
+        return float(subprocess.run([*curl, "-T", source.name, url], check=True, capture_output=True).stdout)
 
     with tempfile.NamedTemporaryFile(prefix="sandal-bench-") as source:
         source.write(os.urandom(MIB) * (size // MIB))
         source.flush()
-        times: dict[str, list[float]] = {"put": [], "dd_write": [], "dd_read": [], "get": []}
+        times: dict[str, list[float]] = {}
         with Peak(gateway.daemon.gateway_pid()) as peak:
             for i in range(3 if quick else 8):
+                gateway.call("POST", f"{path}/exec", {"cmd": "rm -f bench/file bench/copy"})
                 round_times = {
-                    "put": float(subprocess.run([*curl, "-T", source.name, url], check=True, capture_output=True).stdout),
+                    "put": put(),
                     "dd_write": dd("if=file of=copy"),
+                    "put_over": put(),
+                    "dd_over": dd("if=file of=copy"),
                     "dd_read": dd("if=file of=/dev/null"),
                     "get": float(subprocess.run([*curl, url], check=True, capture_output=True).stdout),
+                    "loopback": plain_pair(source.name, *loopback_pair()),
+                    "unix": plain_pair(source.name, *socket.socketpair()),
                 }
                 for name, seconds in round_times.items():
-                    times[name] += [seconds] if i else []  # the first one warms up
+                    times.setdefault(name, []).extend([seconds] if i else [])  # the first one warms up
     mid = {name: statistics.median(t) for name, t in times.items()}
     show("fs", **{f"{name}_mib_s": round(size / MIB / seconds) for name, seconds in mid.items()},
-         put_of_dd=round(mid["dd_write"] / mid["put"], 2), get_of_dd=round(mid["dd_read"] / mid["get"], 2),
+         **{f"{name}_of_{of}": round(mid[of] / mid[name], 2) for name, of in (
+             ("put", "dd_write"), ("put_over", "dd_over"), ("get", "dd_read"), ("get", "loopback"), ("loopback", "dd_read"))},
          rss_peak_mib=peak.growth(), target="0.6 of dd, 8 MiB")
     gateway.call("DELETE", path)
 
