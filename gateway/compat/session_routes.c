@@ -261,7 +261,7 @@ static void change(kg_jreq_t *r, session_ref_t *s, const kg_kernel_ref_t *kernel
         rc = kg_jsession_add(r->jupyter, kernel, kg_context_id(s->kernel.context), &text, &s->made,
                              &err);
     }
-    if (rc < 0) {
+    if (rc != 0 || !s->made) {
         kg_jreq_drop_kernel(r, kernel);
         kg_jreq_fail(r, &err);
         return;
