@@ -262,7 +262,7 @@ int kg_jsession_change(kg_jupyter_t *jupyter,
     kg_jsession_t *next =
         session_new(session->id, kg_context_id(kernel->context), session->owner, &whole);
     int rc = next ? save(jupyter, next, kg_sandbox_id(kernel->sandbox), err) : no_memory(err);
-    if (rc == 0) {
+    if (next && rc == 0) {
         swap(&session->path, &next->path);
         swap(&session->name, &next->name);
         swap(&session->type, &next->type);
