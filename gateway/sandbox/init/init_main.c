@@ -184,6 +184,7 @@ static size_t fill_polls(const kg_init_t *in, struct pollfd *polls)
 {
     size_t count = 0;
     short waits = in->out_first ? POLLOUT : POLLIN; /* no new requests while answers wait */
+    short guest = in->out_first ? 0 : POLLIN;       /* it speaks without being asked */
 
     watch(polls, &count, in->signal_fd, POLLIN);
     watch(polls, &count, in->keeper, POLLIN);
@@ -192,7 +193,7 @@ static size_t fill_polls(const kg_init_t *in, struct pollfd *polls)
     for (size_t i = 0; i < INIT_PENDING_MAX; i++) {
         watch(polls, &count, in->pending[i].fd, POLLIN);
     }
-    watch(polls, &count, in->guest, in->out_first ? 0 : POLLIN); /* it speaks without being asked */
+    watch(polls, &count, in->guest, guest);
     for (const kg_iproc_t *proc = in->procs; proc; proc = proc->next) {
         watch(polls, &count, proc->minder_sock, POLLIN);
     }
@@ -206,7 +207,10 @@ static size_t fill_polls(const kg_init_t *in, struct pollfd *polls)
 /* What happened to a descriptor, asked in the order they were filled in. */
 static short take_events(const struct pollfd **at, int fd)
 {
-    return fd >= 0 && (*at)->fd == fd ? (*at)++->revents : 0;
+    if (fd < 0 || (*at)->fd != fd) {
+        return 0;
+    }
+    return (*at)++->revents;
 }
 
 static int poll_timeout(uint64_t next_ns)
