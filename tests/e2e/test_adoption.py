@@ -358,7 +358,8 @@ def taken(address: tuple[str, int]) -> socket.socket | None:
 def still_has(d: Daemon, sandbox: Sandbox, init: int) -> None:
     sandbox.client = Client(d.url, d.key)
     context = sandbox.get("/contexts")["items"][0]
-    assert sandbox.post(f"/contexts/{context['id']}/interrupt")["interrupted"] is True
+    # That its cell still runs is known when the kernel has been taken over, a moment after the start.
+    wait_for(lambda: sandbox.post(f"/contexts/{context['id']}/interrupt")["interrupted"])
     goes_on(d, sandbox.id, init)
 
 
