@@ -70,11 +70,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kg_jupyter_t *jupyter = NULL;
     kg_core_t *core = fake_core_new();
     kg_jupyter_config_t config = {.env = allowed, .env_count = 1, .sessions_max = 3};
-    char *text = strndup((const char *)data, size);
+    char *text = calloc(1, size + 1); /* strndup(3) is taken to read past the end */
     if (!text || kg_server_start(core, &(kg_server_config_t){0}, &server, &err) < 0 ||
         kg_jupyter_create(server, &config, &jupyter, &err) < 0) {
         abort();
     }
+    memcpy(text, data, size);
     char *at = text;
     for (unsigned i = 0; at && i < 8; i++) {
         char *one = strsep(&at, "\1");
