@@ -14,6 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 PYTHON = "python" in TEMPLATE
+# Its cells are in Python.
 pytestmark = pytest.mark.skipif(not PYTHON, reason="asks python questions")
 
 
@@ -237,6 +238,7 @@ def test_agents_run_shows_up_at_the_notebook(sandbox: Sandbox) -> None:
 
 
 def test_notebook_queues_behind_the_agent(fresh: Sandbox) -> None:
+    # The cell sleeps, not the test: it has to run while the notebook sends its own.
     agent = threading.Thread(target=lambda: fresh.run("import time; time.sleep(2); order = ['agent']"))
     with channels(fresh) as ws:
         agent.start()
@@ -275,6 +277,7 @@ def test_session_is_one_for_each_incarnation(fresh: Sandbox) -> None:  # SV-23
 
 def test_stop_on_error_aborts_what_the_client_queued(sandbox: Sandbox) -> None:
     with channels(sandbox) as ws, channels(sandbox) as other:
+        # The cell sleeps, so that the next ones wait behind it when it fails.
         first = ws.send("execute_request", {"code": "import time; time.sleep(0.5); 1/0"})
         queued = [ws.send("execute_request", {"code": f"never = {i}"}) for i in range(2)]
         another = other.send("execute_request", {"code": "'another client'"})
@@ -304,6 +307,7 @@ def test_input_goes_to_the_client_that_asked(sandbox: Sandbox) -> None:
 
 def test_interrupt_on_control(sandbox: Sandbox) -> None:
     with channels(sandbox) as ws:
+        # Ends by the interrupt alone.
         msg_id = ws.send("execute_request", {"code": "import time\nwhile True: time.sleep(0.05)"})
         ws.until(lambda m: m["header"]["msg_type"] == "execute_input")
         reply, _ = ws.ask("interrupt_request", {}, "control")
@@ -349,6 +353,7 @@ def test_restart_is_for_keys_that_may_restart_over_rest(fresh: Sandbox, client: 
 
 def test_a_client_that_leaves_disturbs_nobody(fresh: Sandbox) -> None:
     with channels(fresh) as ws:
+        # The cell sleeps: its client leaves while it runs.
         ws.send("execute_request", {"code": "import time; time.sleep(1); left = 'done'"})
         ws.until(lambda m: m["header"]["msg_type"] == "execute_input")
     wait_for(lambda: fresh.get("/runs")["items"][0]["status"] == "ok")

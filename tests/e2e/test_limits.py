@@ -180,12 +180,13 @@ def test_a_command_out_of_memory_ends_as_oom(client: Client) -> None:
         assert sh(box, "echo fine")["stdout"] == "fine\n"
 
 
+# It fills the /dev/shm that the host's kernel gives; under gvisor that is the own kernel's, and was not tried.
 @held
 @pytest.mark.skipif(GVISOR, reason="/dev/shm is its kernel's own")
 @one_process
 def test_an_idle_kernel_out_of_memory_loses_its_state_as_oom(client: Client) -> None:
     with client.sandbox(template=TEMPLATE, limits={"memory_mib": 400}) as box:
-        if not counts_memory(box):
+        if not counts_memory(box):  # then nothing kills an idle kernel for its sandbox's memory
             pytest.skip("no memory controller on this host")
         assert box.run("x = 1")["status"] == "ok"
         context = box.get("/contexts")["items"][0]["id"]
@@ -203,6 +204,7 @@ def test_an_idle_kernel_out_of_memory_loses_its_state_as_oom(client: Client) -> 
         assert box.get(f"/contexts/{context}")["last_exit"]["oom"] is True
 
 
+# Addresses are limited only where an ordinary user has no control groups: e2e-user runs it.
 @pytest.mark.smoke
 @pytest.mark.skipif(ISOLATION != "bubblewrap" or os.geteuid() == 0, reason="control groups hold memory here")
 def test_too_few_addresses_for_a_kernel_are_told_as_that(client: Client) -> None:
