@@ -342,6 +342,7 @@ def test_documents_name_no_option_that_is_not_there() -> None:
     known = set(re.findall(r"--[a-z][a-z-]+", "".join(helps)))
     known |= {"--template", "--templates", "--long", "--asan", "--help", "--json", "--test", "--user", "--system", "--no-create-home"}
     known |= {"--cap-add", "--privileged", "--security-opt"}  # of docker run
+    known |= {"--gateway-url"}  # of jupyter lab
     for page in [*ROOT.glob("docs/man/*.scd"), ROOT / "README.md"]:
         for flag in set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())):
             assert flag in known, f"{page.name}: {flag}"
