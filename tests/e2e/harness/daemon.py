@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILD = Path(os.environ.get("SANDAL_BUILD", ROOT / "build"))
@@ -25,6 +27,7 @@ FORKS_ARE_MUTE = "isolation process has no sockets but unix ones: what a forked 
 # User ids of this test run alone: daemons of other runs may be on the machine. 64 sandboxes a daemon.
 UID_COUNT = 64 * 65_536
 UID_RANGES = range(0x10000000, 0x70000000, UID_COUNT)
+UID_SHARES = 16
 RANGES_DIR = Path("/run/sandal-uids")  # one locked file a keeper
 
 READY = re.compile(r"listens on (https?://[^\s\"]+|unix:[^\s\"]+)")
@@ -34,10 +37,25 @@ def clean_environment() -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if not k.startswith("SANDAL_")}
 
 
+@functools.cache
+def own_uid_ranges() -> tuple[range, IO[bytes]]:
+    """A share of the ranges that no other test run on this machine has while this one lasts, and the lock that says so: what is
+    left of a daemon there is this run's."""
+    for number in range(UID_SHARES):
+        lock = open(f"/run/sandal-test-uids-{number}", "ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return UID_RANGES[number::UID_SHARES], lock
+        except BlockingIOError:
+            lock.close()
+    raise AssertionError(f"{UID_SHARES} test runs are on this machine already")
+
+
 def free_uid_base(first: int) -> int:
-    """A range that no keeper of this machine has now, looked for from the first-th on."""
-    for i in range(len(UID_RANGES)):
-        base = UID_RANGES[(first + i) % len(UID_RANGES)]
+    """A range of this test run's that no keeper has now, looked for from the first-th on."""
+    ranges = own_uid_ranges()[0]
+    for i in range(len(ranges)):
+        base = ranges[(first + i) % len(ranges)]
         if not any(in_use(path, base) for path in RANGES_DIR.glob("*-*")):
             return base
     raise AssertionError("every range of user ids is taken")
@@ -73,7 +91,7 @@ class Daemon:
         self.state = state or Path(tempfile.mkdtemp(prefix="sandal-e2e-", dir="/tmp"))
         self.state.chmod(0o711)
         Daemon.states.append(self.state)
-        self.uid_base = free_uid_base(os.getpid() * 4 + self.number) if os.geteuid() == 0 else 0
+        self.uid_base = free_uid_base(self.number) if os.geteuid() == 0 else 0
         Daemon.uid_bases.add(self.uid_base)
         self.options = list(options)
         self.auth = auth
