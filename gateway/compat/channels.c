@@ -33,6 +33,7 @@ typedef struct kg_channels {
     kg_attach_t *attach;
     char context[KG_ID_MAX];
     char owner[KG_OWNER_MAX + 1];
+    char key[KG_ID_MAX];       /* id of the client's */
     char session[SESSION_MAX]; /* the client's session_id, or "" */
     bool v1;
     bool server; /* it is a server itself: no binary frames, no large ones */
@@ -235,6 +236,7 @@ int kg_channels_accept(kg_jupyter_t *jupyter,
     c->may_restart = kernel->may_restart;
     (void)snprintf(c->context, sizeof c->context, "%s", kg_context_id(kernel->context));
     (void)snprintf(c->owner, sizeof c->owner, "%s", kg_sandbox_owner(kernel->sandbox));
+    (void)snprintf(c->key, sizeof c->key, "%s", kernel->key);
     take_session(head->query, c->session);
     int rc = choose_protocol(offered, c, reply, err);
     rc = rc < 0 ? rc : kg_attach_open(kernel->context, &sink, c, &c->attach, err);
@@ -248,6 +250,17 @@ int kg_channels_accept(kg_jupyter_t *jupyter,
     DL_APPEND(jupyter->channels, c);
     reply->ws_user = c;
     return 0;
+}
+
+void kg_channels_expect_restart(kg_jupyter_t *jupyter, const kg_kernel_ref_t *kernel, bool expected)
+{
+    kg_channels_t *c = NULL;
+    DL_FOREACH (jupyter->channels, c) {
+        if (strcmp(c->context, kg_context_id(kernel->context)) == 0 &&
+            strcmp(c->key, kernel->key) == 0) {
+            kg_attach_expect_restart(c->attach, expected);
+        }
+    }
 }
 
 void kg_channels_on_upgrade_failed(void *ws_user, void *user)

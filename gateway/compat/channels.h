@@ -14,6 +14,12 @@ int kg_channels_accept(kg_jupyter_t *jupyter,
                        kg_upgrade_reply_t *reply,
                        kg_err_t *err);
 
+/* A client restarts this kernel over REST, with its key. Its connections (those with the same key)
+ * know of it then; expected = false: it is over. */
+void kg_channels_expect_restart(kg_jupyter_t *jupyter,
+                                const kg_kernel_ref_t *kernel,
+                                bool expected);
+
 /* Callbacks of the edge; user is the jupyter. */
 void kg_channels_on_upgrade_failed(void *ws_user, void *user);
 void kg_channels_on_open(kg_ws_t *ws, void *user);

@@ -41,6 +41,7 @@ void kg_kernel_of(kg_context_t *context, const kg_principal_t *who, kg_kernel_re
         .sandbox = sandbox,
         .context = context,
         .id = its_kernel && chosen && kg_kernel_id_valid(chosen) ? chosen : id,
+        .key = who->key.id,
         .may_restart = kg_auth_allow(who, KG_RIGHT_USE, NULL, NULL) == 0,
         .own = its_kernel && is_own(sandbox, who),
     };

@@ -19,6 +19,7 @@ typedef struct kg_kernel_ref {
     kg_sandbox_t *sandbox;
     kg_context_t *context;
     const char *id;   /* as clients know it */
+    const char *key;  /* id of the key of the one who asks */
     bool may_restart; /* it takes everybody's variables, so a key that may only attach may not */
     bool own;         /* started over Jupyter's API with this key: a delete ends it. Others are
                          attached to: a delete leaves them alone */

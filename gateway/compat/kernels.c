@@ -8,6 +8,7 @@
 
 #include "gateway/base/str.h"
 #include "gateway/compat/allow.h"
+#include "gateway/compat/channels.h"
 #include "gateway/compat/model.h"
 
 /* Clients take what a list lacks for dead, so there is none before all is known. */
@@ -266,7 +267,11 @@ static void restarted(kg_jreq_t *r, const json_t *context, const kg_err_t *err)
     kg_err_t own = {0};
     kg_kernel_ref_t kernel;
     (void)context;
-    if (err || kg_kernel_find(r->jupyter->core, &r->who, r->param[0], &kernel, &own) < 0) {
+    int rc = kg_kernel_find(r->jupyter->core, &r->who, r->param[0], &kernel, &own);
+    if (rc == 0) {
+        kg_channels_expect_restart(r->jupyter, &kernel, false);
+    }
+    if (err || rc < 0) {
         kg_jreq_fail(r, err ? err : &own);
     } else {
         kg_jreq_json_take(r, 200, kg_jupyter_kernel_json(r->jupyter, &kernel), NULL);
@@ -284,6 +289,7 @@ void kg_do_kernels_restart(kg_jreq_t *r)
         kg_err_set(&err, KG_ERR_FORBIDDEN, "This key may attach to the kernel, not restart it.");
         kg_jreq_fail(r, &err);
     } else {
+        kg_channels_expect_restart(r->jupyter, &kernel, true);
         kg_jreq_call(r, "contexts.reset", context_args(&kernel), restarted);
     }
 }

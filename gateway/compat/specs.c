@@ -182,6 +182,11 @@ json_t *kg_jupyter_specs_json(kg_core_t *core, const kg_principal_t *who)
     json_t *specs = json_object();
     kg_template_kernel_t k;
     kg_jupyter_default_spec(core, who, standard, sizeof standard);
+    /* The default comes first: JupyterLab takes the first one until it knows the gateway's default.
+     */
+    if (specs && kg_jupyter_may_start(who) && kg_jupyter_template(core, NULL, &k) && !k.hidden) {
+        (void)json_object_set_new(specs, k.name, template_json(&k));
+    }
     for (size_t i = 0; specs && kg_jupyter_may_start(who) && kg_template_kernel(core, i, &k); i++) {
         if (k.usable && !k.hidden) {
             (void)json_object_set_new(specs, k.name, template_json(&k));

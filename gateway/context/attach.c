@@ -409,6 +409,23 @@ void kg_bridge_ready(kg_inc_t *inc, kg_json_value_t info)
     }
 }
 
+void kg_attach_expect_restart(kg_attach_t *attach, bool expected)
+{
+    attach->expects_restart = expected;
+}
+
+/* For restarting JupyterLab tells its user that the kernel appears to have died. */
+static void say_restarting(kg_context_t *context)
+{
+    kg_attach_t *a = NULL;
+    kg_attach_t *next = NULL;
+    DL_FOREACH_SAFE (context->bridge->attaches, a, next) {
+        const char *state = a->expects_restart ? "starting" : "restarting";
+        a->expects_restart = false;
+        kg_bridge_status(context, a, state, (kg_slice_t){0});
+    }
+}
+
 void kg_bridge_kernel_closed(kg_context_t *context, bool was_ready)
 {
     kg_bridge_t *bridge = context->bridge;
@@ -425,7 +442,7 @@ void kg_bridge_kernel_closed(kg_context_t *context, bool was_ready)
         }
     }
     if (was_ready && !context->gone && !context->core->draining && !context->core->destroying) {
-        kg_bridge_status(context, NULL, "restarting", (kg_slice_t){0});
+        say_restarting(context);
     }
 }
 

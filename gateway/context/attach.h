@@ -36,6 +36,10 @@ int kg_attach_open(kg_context_t *context,
 void kg_attach_close(kg_attach_t **attach);
 /* Tells it whether the kernel is busy, starting, dead, by a status message. */
 void kg_attach_greet(kg_attach_t *attach);
+/* The client is about to restart the kernel, by another way than this attach: to it that is no
+ * kernel that died, and its status is starting, not restarting. For one restart, or until it is
+ * taken back. */
+void kg_attach_expect_restart(kg_attach_t *attach, bool expected);
 /* A message of the client's; frame is borrowed. What is wrong with it is answered by a message,
  * unless nobody can be: -EBADMSG, -E2BIG, and err (invalid_frame). */
 int kg_attach_send(kg_attach_t *attach, const kg_ws_msg_t *frame, kg_err_t *err);

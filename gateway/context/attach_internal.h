@@ -42,6 +42,7 @@ struct kg_attach {
     kg_context_t *context; /* NULL: it was told the end */
     kg_attach_sink_t sink;
     void *user;
+    bool expects_restart;
     kg_attach_t *prev, *next;
 };
 

@@ -351,6 +351,21 @@ def test_restart_is_for_keys_that_may_restart_over_rest(fresh: Sandbox, client: 
     client.delete(f"/v1/keys/{key['id']}")
 
 
+def test_a_restart_over_rest_is_no_death_to_who_asked_for_it(fresh: Sandbox, client: Client) -> None:
+    """JupyterLab tells its user of a kernel that died where it sees `restarting`."""
+    def states(ws: Channels) -> list[str]:
+        ws.execute("1")
+        return [m["content"]["execution_state"] for m in ws.seen if m["header"]["msg_type"] == "status"]
+    key = client.post("/v1/keys", {"scopes": [f"attach:{fresh.id}"]}, expect=201)
+    with channels(fresh) as mine, channels(fresh, headers=Client(client.url, key["key"]).headers()) as others:
+        client.post(f"/api/kernels/{kernel_of(fresh)}/restart")
+        assert "restarting" not in (seen := states(mine)) and "starting" in seen
+        assert "restarting" in states(others)
+        fresh.run("import os; os._exit(3)")
+        assert "restarting" in states(mine)  # that one was none of its own
+    client.delete(f"/v1/keys/{key['id']}")
+
+
 def test_a_client_that_leaves_disturbs_nobody(fresh: Sandbox) -> None:
     with channels(fresh) as ws:
         # The cell sleeps: its client leaves while it runs.

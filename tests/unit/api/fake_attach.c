@@ -8,6 +8,7 @@
 struct kg_attach {
     kg_attach_sink_t sink;
     void *user;
+    bool expects;
 };
 
 static fake_attach_t fake;
@@ -31,7 +32,7 @@ int kg_attach_open(kg_context_t *context,
     if (!a) {
         abort();
     }
-    *a = (kg_attach_t){*sink, user};
+    *a = (kg_attach_t){.sink = *sink, .user = user};
     fake.latest = a;
     fake.open++;
     *ret_attach = a;
@@ -50,6 +51,12 @@ void kg_attach_greet(kg_attach_t *attach)
 {
     (void)attach;
     fake.greeted++;
+}
+
+void kg_attach_expect_restart(kg_attach_t *attach, bool expected)
+{
+    fake.expecting += (unsigned)expected - (unsigned)attach->expects;
+    attach->expects = expected;
 }
 
 int kg_attach_send(kg_attach_t *attach, const kg_ws_msg_t *frame, kg_err_t *err)

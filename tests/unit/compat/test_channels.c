@@ -260,6 +260,33 @@ static void restart_is_for_keys_that_may_use(void **state)
     fake_ws_close(&ws);
 }
 
+static void restart_over_rest_is_expected_by_its_key(void **state)
+{
+    (void)state;
+    fake_request_t restart = {.method = "POST", .path = "/api/kernels/" FAKE_CONTEXT "/restart"};
+    restart.headers[0][0] = "Authorization";
+    restart.headers[0][1] = key;
+    kg_ws_t *mine[] = {upgrade(NULL, "", false, 101), upgrade(NULL, KG_WS_V1_PROTOCOL, true, 101)};
+    key = "token key-attach";
+    kg_ws_t *visitor = upgrade(NULL, "", false, 101);
+    key = "token key-alice";
+    static const struct {
+        kg_err_code_t end;
+        int status;
+    } rows[] = {{KG_ERR_NONE, 200}, {KG_ERR_KERNEL_START_FAILED, 500}};
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        kg_http_t *http = fake_http(&restart);
+        assert_int_equal(fake_attach()->expecting, 2);
+        assert_int_equal(fake_core_fire(core, rows[i].end), 1);
+        assert_int_equal(fake_attach()->expecting, 0);
+        assert_int_equal(fake_http_status(http), rows[i].status);
+        fake_http_close(&http);
+    }
+    fake_ws_close(&mine[0]);
+    fake_ws_close(&mine[1]);
+    fake_ws_close(&visitor);
+}
+
 static void session_replaces_its_older_connection(void **state)
 {
     (void)state;
@@ -288,6 +315,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(junk_closes, setup, teardown),
         cmocka_unit_test_setup_teardown(close_codes, setup, teardown),
         cmocka_unit_test_setup_teardown(restart_is_for_keys_that_may_use, setup, teardown),
+        cmocka_unit_test_setup_teardown(restart_over_rest_is_expected_by_its_key, setup, teardown),
         cmocka_unit_test_setup_teardown(session_replaces_its_older_connection, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
