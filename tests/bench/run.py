@@ -22,6 +22,7 @@ import time
 import urllib.request
 import uuid
 from pathlib import Path
+from typing import Callable
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -311,20 +312,33 @@ def loopback_pair() -> tuple[socket.socket, socket.socket]:
 def fs(gateway: Gateway, build: Path, quick: bool) -> None:
     """One file of 256 MiB by PUT and GET (curl), beside dd in the sandbox: from file to file of the same volume, and to
     nowhere. The store's file system sets the pace of writes: what takes the place of a file (over) is written out at
-    once, by dd's close as by the PUT's rename; the page cache and TCP set that of reads: what two plain processes get
-    through loopback (a unix socket) stands beside it."""
+    once, by dd's close as by the PUT's rename; the page cache and TCP set that of reads to nowhere: what two plain processes
+    get through loopback (a unix socket) stands beside it. A GET to a file stands beside dd to a file of the same folder."""
     size = 256 * MIB
     sandbox = gateway.sandbox("base")
     path = f"/v1/sandboxes/{sandbox['id']}"
     url = f"{gateway.daemon.url}{path}/fs/file?path=bench/file"
-    curl = ["curl", "-sf", "-o", "/dev/null", "-w", "%{time_total}", "-H", f"Authorization: Bearer {gateway.daemon.key}"]
+    curl = ["curl", "-sf", "-w", "%{time_total}", "-H", f"Authorization: Bearer {gateway.daemon.key}", url]
+
+    def dd_took(said: str) -> float:
+        return float(re.search(r"copied, ([\d.]+) s", said)[1])
 
     def dd(words: str) -> float:
-        done = gateway.call("POST", f"{path}/exec", {"cmd": f"cd bench && LC_ALL=C dd bs=1M {words}"})
-        return float(re.search(r"copied, ([\d.]+) s", done["stderr"])[1])
+        return dd_took(gateway.call("POST", f"{path}/exec", {"cmd": f"cd bench && LC_ALL=C dd bs=1M {words}"})["stderr"])
+
+    def dd_on_host(target: str) -> float:
+        words = ["dd", "bs=1M", f"if={source.name}", f"of={target}"]
+        return dd_took(subprocess.run(words, env={"LC_ALL": "C"}, check=True, capture_output=True, text=True).stderr)
 
     def put() -> float:
-        return float(subprocess.run([*curl, "-T", source.name, url], check=True, capture_output=True).stdout)
+        return float(subprocess.run([*curl, "-o", "/dev/null", "-T", source.name], check=True, capture_output=True).stdout)
+
+    def get(target: str) -> float:
+        return float(subprocess.run([*curl, "-o", target], check=True, capture_output=True).stdout)
+
+    def new(take: Callable[[str], float]) -> float:
+        with tempfile.TemporaryDirectory(prefix="sandal-bench-") as folder:
+            return take(f"{folder}/file")
 
     with tempfile.NamedTemporaryFile(prefix="sandal-bench-") as source:
         source.write(os.urandom(MIB) * (size // MIB))
@@ -339,7 +353,9 @@ def fs(gateway: Gateway, build: Path, quick: bool) -> None:
                     "put_over": put(),
                     "dd_over": dd("if=file of=copy"),
                     "dd_read": dd("if=file of=/dev/null"),
-                    "get": float(subprocess.run([*curl, url], check=True, capture_output=True).stdout),
+                    "get": get("/dev/null"),
+                    "get_to_file": new(get),
+                    "dd_to_file": new(dd_on_host),
                     "loopback": plain_pair(source.name, *loopback_pair()),
                     "unix": plain_pair(source.name, *socket.socketpair()),
                 }
@@ -348,7 +364,7 @@ def fs(gateway: Gateway, build: Path, quick: bool) -> None:
     mid = {name: statistics.median(t) for name, t in times.items()}
     show("fs", **{f"{name}_mib_s": round(size / MIB / seconds) for name, seconds in mid.items()},
          **{f"{name}_of_{of}": round(mid[of] / mid[name], 2) for name, of in (
-             ("put", "dd_write"), ("put_over", "dd_over"), ("get", "dd_read"), ("get", "loopback"), ("loopback", "dd_read"))},
+             ("put", "dd_write"), ("put_over", "dd_over"), ("get", "dd_read"), ("get_to_file", "dd_to_file"), ("get", "loopback"), ("loopback", "dd_read"))},
          rss_peak_mib=peak.growth(), target="0.6 of dd, 8 MiB")
     gateway.call("DELETE", path)
 
