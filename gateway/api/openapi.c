@@ -340,11 +340,13 @@ int kg_errors_markdown(kg_buf_t *out)
         out, "# Error codes\n\nMade from the table in `gateway/base/err.h`. An error is\n"
              "`{\"error\":{\"code\",\"message\",\"hint\"?,\"pointer\"?}}`; `code` is stable, "
              "`pointer` is the JSON pointer of\n"
-             "the field at fault. Over a WebSocket the same object stands in a `failure`.\n\n| "
-             "code | HTTP status |\n|---|---|\n");
+             "the field at fault. Over a WebSocket the same object stands in a `failure`. Where no "
+             "closer hint is known\nit is the one below.\n\n| code | HTTP status | hint "
+             "|\n|---|---|---|\n");
     for (unsigned i = 1; rc == 0 && i < KG_ERR_COUNT; i++) {
-        rc = kg_buf_printf(out, "| `%s` | %d |\n", kg_err_name((kg_err_code_t)i),
-                           kg_err_status((kg_err_code_t)i));
+        kg_err_t err = {.code = (kg_err_code_t)i};
+        rc = kg_buf_printf(out, "| `%s` | %d | %s |\n", kg_err_name(err.code),
+                           kg_err_status(err.code), kg_err_hint_of(&err));
     }
     return rc;
 }

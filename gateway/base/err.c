@@ -25,6 +25,54 @@ static const err_row_t err_rows[KG_ERR_COUNT] = {[KG_ERR_NONE] = {"ok", 200, 0},
 #undef KG_ERR_X
 };
 
+/* What to do about each, where the place that found the error said nothing closer. */
+static const char *const usual_hints[KG_ERR_COUNT] = {
+    [KG_ERR_INVALID_REQUEST] = "GET /v1/openapi.yaml has every field, its type and its bounds.",
+    [KG_ERR_INVALID_JSON] = "Send one JSON object in UTF-8, no key twice.",
+    [KG_ERR_INVALID_FRAME] = "Send one JSON object in each text frame.",
+    [KG_ERR_UNAUTHORIZED] = "Send Authorization: Bearer KEY. sandald keys add makes one.",
+    [KG_ERR_FORBIDDEN] = "The scopes of the key decide, inside a sandbox the rights of its user.",
+    [KG_ERR_FOREIGN_ORIGIN] = "The operator can name the origin in cors.origins.",
+    [KG_ERR_FOREIGN_HOST] = "The operator can name the host in allowed_hosts.",
+    [KG_ERR_NOT_FOUND] = "Look whether the id or path is right and still there.",
+    [KG_ERR_SANDBOX_NOT_FOUND] = "GET /v1/sandboxes lists those of your key.",
+    [KG_ERR_CONTEXT_NOT_FOUND] = "GET /v1/sandboxes/{id}/contexts lists them.",
+    [KG_ERR_RUN_NOT_FOUND] = "GET /v1/sandboxes/{id}/runs lists those that are kept.",
+    [KG_ERR_PROCESS_NOT_FOUND] = "GET /v1/sandboxes/{id}/processes lists them.",
+    [KG_ERR_TEMPLATE_NOT_FOUND] = "GET /v1/templates lists them.",
+    [KG_ERR_LANGUAGE_NOT_FOUND] = "GET /v1/templates shows which languages each has.",
+    [KG_ERR_METHOD_NOT_ALLOWED] = "The Allow header names the methods of this path.",
+    [KG_ERR_NOT_ACCEPTABLE] = "GET /v1/openapi.yaml shows what each route can answer.",
+    [KG_ERR_REQUEST_TIMEOUT] = "Send the whole request without long pauses.",
+    [KG_ERR_CONFLICT] = "Read how it stands now, then try again.",
+    [KG_ERR_NAME_TAKEN] = "Choose another name, or use what has this one: a name works as an id.",
+    [KG_ERR_KEY_REUSED] = "A key stands for one request: take a new one for another.",
+    [KG_ERR_BUSY] = "Try again when it has ended, or interrupt it.",
+    [KG_ERR_NOT_WAITING] = "Only what has asked for input takes it.",
+    [KG_ERR_ISOLATION_UNAVAILABLE] = "sandald doctor says what this host can do, and why not more.",
+    [KG_ERR_RUN_EXPIRED] = "GET /v1/sandboxes/{id}/runs/{run} has its Execution for an hour.",
+    [KG_ERR_UPLOAD_LOST] = "Begin the upload anew.",
+    [KG_ERR_LENGTH_REQUIRED] =
+        "Send Content-Length. Files of unknown length go by POST /v1/sandboxes/{id}/fs/uploads.",
+    [KG_ERR_PRECONDITION_FAILED] = "It has changed: read it and its ETag again.",
+    [KG_ERR_TOO_LARGE] = "Data of any size goes by PUT /v1/sandboxes/{id}/fs/file.",
+    [KG_ERR_UNSUPPORTED_MEDIA_TYPE] = "Send Content-Type: application/json.",
+    [KG_ERR_RANGE_NOT_SATISFIABLE] = "The Content-Range of this answer has the size.",
+    [KG_ERR_HEADERS_TOO_LARGE] = "Send fewer or shorter headers.",
+    [KG_ERR_QUOTA_EXCEEDED] = "End what is no longer needed, or ask the operator for more.",
+    [KG_ERR_QUEUE_FULL] = "Wait until something has ended, then try again.",
+    [KG_ERR_INTERNAL] = "The gateway is at fault: its log says more.",
+    [KG_ERR_OUT_OF_MEMORY] = "Try again later, or with less at once.",
+    [KG_ERR_KERNEL_START_FAILED] = "What the kernel said last is in the message, or in the log.",
+    [KG_ERR_KERNEL_TIMEOUT] = "Reset the context, or give it more memory or cpus.",
+    [KG_ERR_KERNEL_PROTOCOL] = "Reset the context.",
+    [KG_ERR_NOT_SUPPORTED] = "sandald doctor says what this host has.",
+    [KG_ERR_DRAINING] = "Try again when the gateway is back.",
+    [KG_ERR_STARTING] = "Try again in a moment.",
+    [KG_ERR_STORAGE_FULL] = "Remove files, or end sandboxes.",
+    [KG_ERR_CONFIG] = "sandald-config(5) has every key.",
+};
+
 static const err_row_t *row_of(kg_err_code_t code)
 {
     return (unsigned)code < KG_ERR_COUNT ? &err_rows[code] : &err_rows[KG_ERR_INTERNAL];
@@ -93,6 +141,12 @@ void kg_err_hint(kg_err_t *err, const char *fmt, ...)
         fill(err->hint, sizeof err->hint, fmt, ap);
         va_end(ap);
     }
+}
+
+const char *kg_err_hint_of(const kg_err_t *err)
+{
+    const char *usual = (unsigned)err->code < KG_ERR_COUNT ? usual_hints[err->code] : NULL;
+    return err->hint[0] != '\0' || !usual ? err->hint : usual;
 }
 
 void kg_err_pointer(kg_err_t *err, const char *fmt, ...)

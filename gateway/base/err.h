@@ -73,6 +73,9 @@ int kg_err_set(kg_err_t *err, kg_err_code_t code, const char *fmt, ...) KG_PRINT
 /* Puts "prefix: " before the message that is there. Returns the code's -errno. */
 int kg_err_wrap(kg_err_t *err, const char *fmt, ...) KG_PRINTF(2, 3);
 void kg_err_hint(kg_err_t *err, const char *fmt, ...) KG_PRINTF(2, 3);
+/* The hint that clients see: the error's own, else the usual one of its code, else "". Lives as
+ * long as err. */
+const char *kg_err_hint_of(const kg_err_t *err);
 void kg_err_pointer(kg_err_t *err, const char *fmt, ...) KG_PRINTF(2, 3);
 
 const char *kg_err_name(kg_err_code_t code); /* "invalid_request" */

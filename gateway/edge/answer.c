@@ -139,7 +139,7 @@ int kg_edge_error_body(const kg_err_t *err, kg_buf_t *out)
 {
     int rc = kg_buf_printf(out, "{\"error\":{\"code\":\"%s\",\"message\":", kg_err_name(err->code));
     rc |= append_json_string(out, err->message);
-    rc |= append_member(out, "hint", err->hint);
+    rc |= append_member(out, "hint", kg_err_hint_of(err));
     rc |= append_member(out, "pointer", err->pointer);
     rc |= kg_buf_append_cstr(out, "}}");
     return rc ? -ENOMEM : 0;

@@ -117,6 +117,19 @@ static void err_from_errno_either_sign(void **state)
     assert_int_equal(kg_err_from_errno(0), KG_ERR_NONE);
 }
 
+static void every_code_has_a_hint(void **state)
+{
+    (void)state;
+    for (unsigned i = 1; i < KG_ERR_COUNT; i++) {
+        kg_err_t err = {.code = (kg_err_code_t)i};
+        const char *usual = kg_err_hint_of(&err);
+        assert_true(usual[0] != '\0' && strlen(usual) < sizeof err.hint);
+        kg_err_hint(&err, "closer");
+        assert_string_equal(kg_err_hint_of(&err), "closer");
+    }
+    assert_string_equal(kg_err_hint_of(&(kg_err_t){0}), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -128,6 +141,7 @@ int main(void)
         cmocka_unit_test(err_set_bad_bytes_replaced),
         cmocka_unit_test(err_table_every_code_has_name_status_errno),
         cmocka_unit_test(err_from_errno_either_sign),
+        cmocka_unit_test(every_code_has_a_hint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
