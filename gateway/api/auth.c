@@ -110,10 +110,18 @@ int kg_auth_check(kg_auth_t *auth, kg_slice_t plain, kg_principal_t *ret_who, kg
     return 0;
 }
 
+#define LOCAL "local" /* the key, its name and its owner where none is needed */
+
 void kg_auth_local(kg_principal_t *ret_who)
 {
     *ret_who = (kg_principal_t){
-        .key = {.id = "local", .owner = "local", .name = "local", .scopes = "admin use"}};
+        .key = {.id = LOCAL, .owner = LOCAL, .name = LOCAL, .scopes = "admin use"}};
+}
+
+bool kg_auth_lives(kg_auth_t *auth, const char *key_id)
+{
+    uint64_t wall = auth->clock->wall_ns(auth->clock->user);
+    return strcmp(key_id, LOCAL) == 0 || kg_store_key_lives(auth->store, key_id, wall, NULL) != 0;
 }
 
 int kg_auth_allow(const kg_principal_t *who, kg_right_t right, const char *sandbox, kg_err_t *err)

@@ -27,6 +27,8 @@ int kg_auth_create(kg_store_t *store, const kg_clock_t *clock, kg_auth_t **ret_a
 void kg_auth_destroy(kg_auth_t **auth); /* NULL ok; NULLs the pointer */
 /* No key and a wrong key are both unauthorized; a store that fails is internal. */
 int kg_auth_check(kg_auth_t *auth, kg_slice_t plain, kg_principal_t *ret_who, kg_err_t *err);
+/* Whether the key of somebody who was let in is still good. True where the store cannot say. */
+bool kg_auth_lives(kg_auth_t *auth, const char *key_id);
 /* Forgets what it remembers (keys were added or removed). */
 void kg_auth_forget(kg_auth_t *auth);
 /* The one owner of keyless loopback, who may do all. */

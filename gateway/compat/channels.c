@@ -11,6 +11,7 @@
 
 #include "gateway/compat/fit.h"
 #include "gateway/context/attach.h"
+#include "gateway/view/key_watch.h"
 #include "gateway/view/router.h"
 #include "proto/ws_legacy.h"
 #include "proto/ws_v1.h"
@@ -40,6 +41,7 @@ typedef struct kg_channels {
     bool own;    /* it started the kernel */
     bool may_restart;
     bool closing;
+    kg_key_watch_t key_watch;
     struct kg_channels *prev, *next;
 } kg_channels_t;
 
@@ -49,6 +51,11 @@ static void close_with(kg_channels_t *c, unsigned code, const char *reason)
         c->closing = true;
         kg_ws_close(c->ws, code, reason);
     }
+}
+
+static void on_key_gone(void *user)
+{
+    close_with(user, KG_KEY_GONE_CLOSE, KG_KEY_GONE_REASON);
 }
 
 /* ---- to the client ---- */
@@ -211,6 +218,7 @@ static void replace(const kg_channels_t *fresh)
 static void channels_free(kg_channels_t *c)
 {
     kg_attach_close(&c->attach);
+    kg_server_unwatch_key(c->jupyter->server, &c->key_watch);
     DL_DELETE(c->jupyter->channels, c);
     free(c);
 }
@@ -277,6 +285,7 @@ void kg_channels_on_open(kg_ws_t *ws, void *user)
     kg_channels_t *c = kg_ws_user(ws);
     c->ws = ws;
     kg_ws_set_queue_max(ws, c->jupyter->config.unread_max);
+    kg_server_watch_key(c->jupyter->server, &c->key_watch, c->key, on_key_gone, c);
     replace(c);
     kg_attach_greet(c->attach);
 }

@@ -239,6 +239,26 @@ int kg_store_key_each(kg_store_t *store, kg_key_each_fn *each, void *user, kg_er
     return rc;
 }
 
+int kg_store_key_lives(kg_store_t *store, const char *id, uint64_t now_wall_ns, kg_err_t *err)
+{
+    KG_AUTO(kg_store_stmt_done) sqlite3_stmt *stmt = NULL;
+    int rc =
+        kg_store_prepare(store, "SELECT " KEY_COLUMNS " FROM api_key WHERE id = ?", &stmt, err);
+    if (rc) {
+        return rc;
+    }
+    if (kg_store_bind_text(stmt, 1, id) != SQLITE_OK) {
+        return kg_store_fail(store, err, "look up key");
+    }
+    int step = sqlite3_step(stmt);
+    if (step != SQLITE_ROW) {
+        return step == SQLITE_DONE ? 0 : kg_store_fail(store, err, "look up key");
+    }
+    kg_key_t key;
+    read_key(stmt, &key);
+    return key.expires_ns == 0 || key.expires_ns > now_wall_ns;
+}
+
 int kg_store_key_remove(kg_store_t *store, const char *id, kg_err_t *err)
 {
     KG_AUTO(kg_store_stmt_done) sqlite3_stmt *stmt = NULL;

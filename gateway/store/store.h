@@ -54,6 +54,8 @@ int kg_store_key_check(
 /* Oldest first; each returning nonzero ends the walk with that value. */
 typedef int kg_key_each_fn(void *user, const kg_key_t *key);
 int kg_store_key_each(kg_store_t *store, kg_key_each_fn *each, void *user, kg_err_t *err);
+/* Whether the key with this id is there and has not expired: 1 or 0, or -EIO and the like. */
+int kg_store_key_lives(kg_store_t *store, const char *id, uint64_t now_wall_ns, kg_err_t *err);
 int kg_store_key_remove(kg_store_t *store, const char *id, kg_err_t *err); /* -ENOENT + not_found */
 /* " use attach:… " holds the whole word scope. admin holds all. */
 bool kg_key_has_scope(const kg_key_t *key, const char *scope);

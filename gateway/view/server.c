@@ -148,6 +148,7 @@ static void gauges(void *user, kg_api_gauges_t *ret_gauges)
 static void on_timer(void *user)
 {
     kg_http_keep_alive(user, kg_now_ns());
+    kg_key_watches_look(user);
 }
 
 static int listen_all(kg_server_t *server, const kg_server_config_t *config, kg_err_t *err)

@@ -6,6 +6,7 @@
 #include "gateway/edge/edge.h"
 #include "gateway/view/dialect.h"
 #include "gateway/view/guard.h"
+#include "gateway/view/key_watch.h"
 #include "gateway/view/server.h"
 
 #define KG_VIEW_PIECE 65536U /* an Execution up to this size is answered with its length */
@@ -35,6 +36,7 @@ struct kg_server {
     bool draining;
     kg_exchange_t *exchanges; /* utlist */
     kg_socket_t *sockets;     /* utlist */
+    kg_key_watch_t *watches;  /* utlist */
     uint64_t websockets;
     uint64_t streams;
     uint64_t sent_bytes;
@@ -72,6 +74,9 @@ void kg_view_ws_on_close(kg_ws_t *ws, void *user);
 
 /* The headers that op has as fields, as checked values in args. invalid_request. */
 int kg_route_headers(const kg_op_t *op, const kg_http_head_t *head, json_t *args, kg_err_t *err);
+
+/* Ends the sockets whose keys are gone. */
+void kg_key_watches_look(kg_server_t *server);
 
 /* Signs of life for streams that have been silent. */
 void kg_http_keep_alive(kg_server_t *server, uint64_t now_ns);

@@ -36,6 +36,7 @@ struct kg_socket {
     kg_server_t *server;
     kg_ws_t *ws;
     kg_principal_t who;
+    kg_key_watch_t key_watch;
     char sandbox[KG_API_REF_MAX + 1]; /* the path's, "" = none */
     pending_t *pending;
     unsigned pending_count;
@@ -56,6 +57,11 @@ static void close_socket(kg_socket_t *s, unsigned code, const char *reason)
         s->closing = true;
         kg_ws_close(s->ws, code, reason);
     }
+}
+
+static void on_key_gone(void *user)
+{
+    close_socket(user, KG_KEY_GONE_CLOSE, KG_KEY_GONE_REASON);
 }
 
 /* Not read while its answers lie unread, or a long frame is being parsed. */
@@ -563,6 +569,7 @@ static void socket_free(kg_socket_t *s)
     s->server->streams -= s->tracks.count;
     kg_tracks_fini(&s->tracks);
     s->server->websockets--;
+    kg_server_unwatch_key(s->server, &s->key_watch);
     DL_DELETE(s->server->sockets, s);
     free(s);
 }
@@ -582,6 +589,7 @@ void kg_view_ws_on_open(kg_ws_t *ws, void *user)
     s->ws = ws;
     kg_tracks_init(&s->tracks, tracks_wake, track_ended, s);
     kg_ws_set_source(ws, fill, s);
+    kg_server_watch_key(s->server, &s->key_watch, s->who.key.id, on_key_gone, s);
 }
 
 void kg_view_ws_on_close(kg_ws_t *ws, void *user)

@@ -16,7 +16,9 @@ import httpx
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import BUILD, ROOT, TEMPLATE, Daemon, clean_environment, rss_bytes, wait_for
+from harness.jupyter import Channels
 from harness.processes import host_pid, inits
+from websockets.exceptions import ConnectionClosed
 
 SANDALD = str(BUILD / "sandald")
 
@@ -289,6 +291,24 @@ def test_two_thousand_idle_sockets(client: Client, daemon: Daemon, sandbox: Sand
             s.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     wait_for(lambda: sandbox.run("1")["text"] == "1")
+
+
+@pytest.mark.smoke
+def test_sockets_end_with_their_key() -> None:
+    with Daemon("--timeouts-ping", "1") as d:
+        client = Client(d.url, d.key)
+        sandbox = client.sandbox(template=TEMPLATE)
+        key = client.post("/v1/keys", {"owner": "local", "scopes": ["use"]}, expect=201)
+        other = Client(d.url, key["key"])
+        with other.socket() as gone, client.socket() as stays, Channels(other, sandbox.get()["default_context"]) as channels:
+            assert gone.run(sandbox=sandbox.id, code="1")[-1]["status"] == "ok"
+            client.delete(f"/v1/keys/{key['id']}")
+            for ws in (gone.ws, channels.ws):
+                with pytest.raises(ConnectionClosed) as closed:
+                    while True:
+                        ws.recv(10)
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
+            assert stays.run(sandbox=sandbox.id, code="2")[-1]["text"] == "2"
 
 
 def test_ping_on_silent_streams() -> None:

@@ -98,7 +98,10 @@ static void key_check_wrong_expired_removed_are_refused(void **state)
     assert_int_equal(-ENOENT,
                      kg_store_key_check(f->store, kg_slice_cstr("sk-sandal-x"), 1, &found, NULL));
     kg_err_t err = {0};
+    assert_int_equal(1, kg_store_key_lives(f->store, made.id, 999, &err));
+    assert_int_equal(0, kg_store_key_lives(f->store, made.id, 1000, &err));
     assert_int_equal(0, kg_store_key_remove(f->store, made.id, &err));
+    assert_int_equal(0, kg_store_key_lives(f->store, made.id, 999, &err));
     assert_int_equal(-ENOENT, kg_store_key_remove(f->store, made.id, &err));
     assert_int_equal(KG_ERR_NOT_FOUND, err.code);
 }
