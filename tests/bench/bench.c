@@ -46,6 +46,44 @@ void bench_report(uint64_t *ns,
            (unsigned long long)bytes);
 }
 
+static void line_end(bench_lines_t *lines)
+{
+    if (!lines->digits || lines->number != lines->got) {
+        fprintf(stderr, "wanted %llu, got %llu\n", (unsigned long long)lines->got,
+                (unsigned long long)lines->number);
+        bench_fail("lines: one is missing or twice there");
+    }
+    lines->got++;
+    lines->number = 0;
+    lines->digits = false;
+}
+
+void bench_lines_take(bench_lines_t *lines, kg_slice_t text, bool whole)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.data[i] == '\\') {
+            i++;
+            line_end(lines);
+        } else {
+            lines->number = lines->number * 10 + (uint64_t)(text.data[i] - '0');
+            lines->digits = true;
+        }
+    }
+    if (whole) {
+        line_end(lines);
+    }
+}
+
+uint64_t bench_stamp_age_ns(const kg_slice_t *buffers, size_t count)
+{
+    uint64_t sent = 0;
+    if (count != 1 || buffers[0].len != sizeof(sent)) {
+        return 0;
+    }
+    memcpy(&sent, buffers[0].data, sizeof(sent));
+    return bench_now_ns() - sent;
+}
+
 void bench_fail(const char *what)
 {
     fprintf(stderr, "bench: %s (%s)\n", what, strerror(errno));

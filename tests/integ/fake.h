@@ -53,6 +53,8 @@ void fake_send_frame(void *socket, kg_slice_t frame, bool more);
 void fake_send_signed(fake_t *f, int to, kg_slice_t first, const kg_slice_t parts[4]);
 void fake_make_header(fake_t *f, const char *type, kg_buf_t *out);
 void fake_publish_raw(fake_t *f, const char *type, kg_slice_t parent, kg_slice_t content);
+/* With the time of its sending, by kg_now_ns, in a buffer: buffers are not signed. */
+void fake_publish_stamped(fake_t *f, const char *type, kg_slice_t parent, kg_slice_t content);
 void fake_publish(fake_t *f, const char *type, const request_t *r, const char *content);
 void fake_status(fake_t *f, const request_t *r, const char *state);
 void fake_reply(fake_t *f, const request_t *r, const char *type, const char *content);

@@ -7,7 +7,7 @@
  * Code is a list of commands, one a line; what isn't one is answered with itself as result:
  *   print T | stderr T | result T | fd1 T | fd2 T | display ID T | update ID T | orphan T
  *   error | error_but_ok | sleep MS | stubborn MS | freeze MS | input PROMPT | input_twice PROMPT
- *   flood N | flood_display N | big BYTES | clear
+ *   flood N | flood_display N | big BYTES | stamped BYTES | clear
  *   interrupts | late_interrupts MS (are answered so late) | deaf N (kernel_infos on shell)
  *   missing_idle | missing_reply | missing_both | double_reply | reply_first MS | idle_first MS
  *   bad_signature [BYTES] | garbage | no_delimiter | short | unknown_type | invalid_utf8 |
@@ -162,7 +162,7 @@ static void flood_display(fake_t *f, const request_t *r, uint64_t n)
     }
 }
 
-static void big(fake_t *f, const request_t *r, uint64_t bytes)
+static void big(fake_t *f, const request_t *r, uint64_t bytes, bool stamped)
 {
     KG_AUTO_BUF kg_buf_t content = {0};
     fake_must(kg_buf_append_cstr(&content, "{\"name\":\"stdout\",\"text\":\""), "big");
@@ -170,7 +170,8 @@ static void big(fake_t *f, const request_t *r, uint64_t bytes)
     memset(content.data + content.len, 'x', bytes);
     content.len += bytes;
     fake_must(kg_buf_append_cstr(&content, "\"}"), "big");
-    fake_publish_raw(f, "stream", kg_buf_slice(&r->header), kg_buf_slice(&content));
+    (stamped ? fake_publish_stamped : fake_publish_raw)(f, "stream", kg_buf_slice(&r->header),
+                                                        kg_buf_slice(&content));
 }
 
 static void bad_frames(fake_t *f, const char *what)
@@ -283,7 +284,7 @@ command_fault(fake_t *f, const request_t *r, const char *verb, const char *arg, 
     if (strcmp(verb, "bad_signature") == 0) {
         f->bad_sign = true;
         if (number > 0) {
-            big(f, r, number);
+            big(f, r, number, false);
         } else {
             fake_stream(f, r, "stdout", "forged");
         }
@@ -370,8 +371,8 @@ command_output(fake_t *f, const request_t *r, const char *verb, char *arg, uint6
         flood(f, r, number);
     } else if (strcmp(verb, "flood_display") == 0) {
         flood_display(f, r, number);
-    } else if (strcmp(verb, "big") == 0) {
-        big(f, r, number);
+    } else if (strcmp(verb, "big") == 0 || strcmp(verb, "stamped") == 0) {
+        big(f, r, number, verb[0] == 's');
     } else if (strcmp(verb, "input") == 0) {
         ask_input(f, r, arg);
         read_input(f, r);

@@ -52,6 +52,24 @@ void fake_send_signed(fake_t *f, int to, kg_slice_t first, const kg_slice_t part
     }
 }
 
+void fake_publish_stamped(fake_t *f, const char *type, kg_slice_t parent, kg_slice_t content)
+{
+    KG_AUTO_BUF kg_buf_t header = {0};
+    char sig[KG_WIRE_SIG_LEN + 1];
+    void *s = f->sockets[IOPUB];
+    fake_make_header(f, type, &header);
+    const kg_slice_t parts[4] = {kg_buf_slice(&header), parent, kg_slice_cstr("{}"), content};
+    kg_wire_sign(&f->key, parts, sig);
+    uint64_t now = kg_now_ns();
+    fake_send_frame(s, kg_slice_cstr("kernel.fake"), true);
+    fake_send_frame(s, kg_slice_cstr("<IDS|MSG>"), true);
+    fake_send_frame(s, kg_slice_cstr(sig), true);
+    for (int i = 0; i < 4; i++) {
+        fake_send_frame(s, parts[i], true);
+    }
+    fake_send_frame(s, kg_slice((const char *)&now, sizeof now), false);
+}
+
 void fake_make_header(fake_t *f, const char *type, kg_buf_t *out)
 {
     fake_must(kg_buf_printf(
