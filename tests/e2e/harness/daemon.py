@@ -51,9 +51,13 @@ def own_uid_ranges() -> tuple[range, IO[bytes]]:
     raise AssertionError(f"{UID_SHARES} test runs are on this machine already")
 
 
-def free_uid_base(first: int) -> int:
-    """A range of this test run's that no keeper has now, looked for from the first-th on."""
-    ranges = own_uid_ranges()[0]
+def free_uid_base() -> int:
+    """A range of this test run's that no keeper has now, and none had of late: the system forgets keys of a user id after a while.
+    The lock's length says which one is next."""
+    ranges, lock = own_uid_ranges()
+    lock.write(b".")
+    lock.flush()
+    first = lock.tell()
     for i in range(len(ranges)):
         base = ranges[(first + i) % len(ranges)]
         if not any(in_use(path, base) for path in RANGES_DIR.glob("*-*")):
@@ -91,7 +95,7 @@ class Daemon:
         self.state = state or Path(tempfile.mkdtemp(prefix="sandal-e2e-", dir="/tmp"))
         self.state.chmod(0o711)
         Daemon.states.append(self.state)
-        self.uid_base = free_uid_base(self.number) if os.geteuid() == 0 else 0
+        self.uid_base = free_uid_base() if os.geteuid() == 0 else 0
         Daemon.uid_bases.add(self.uid_base)
         self.options = list(options)
         self.auth = auth
