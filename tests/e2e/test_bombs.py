@@ -97,6 +97,7 @@ def test_fork_bomb(client: Client, neighbour: Neighbour) -> None:
         # First what ends by itself: only a limit that was seen to hold is bombed.
         tame = sh(box, ["python3", "-c", TAME])
         assert tame["stdout"] == "the limit holds\n", tame
+        wait_for(lambda: box.get("/metrics")["pids"] < 8, 20 * slack())  # its children leave after it
         with neighbour.meanwhile():
             in_background(box, "import os\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        pass")
             wait_for(lambda: box.get("/metrics")["pids"] >= 40, 20 * slack())

@@ -247,10 +247,20 @@ def settings(_c: Any) -> str | None:
 
 @attempt("files of the kernel that tell of the host", control=True)
 def told(_c: Any) -> str | None:
-    paths = ["/proc/kcore", "/proc/kmsg", "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats", "/proc/keys",
+    paths = ["/proc/kcore", "/proc/kmsg", "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats",
              "/proc/kpageflags", "/proc/kpagecount", "/proc/vmallocinfo", "/proc/slabinfo", "/proc/acpi/wakeup",
              "/proc/scsi/scsi", "/sys/firmware/dmi/tables/DMI", "/sys/kernel/notes"]
-    return first(*[lambda p=p: _read(p) for p in paths])
+    return first(_keys, *[lambda p=p: _read(p) for p in paths])
+
+
+def _keys() -> str | None:
+    """Its own user id may have a keyring: one that a sandbox before it made, where no filter keeps it from that."""
+    with open("/proc/keys") as file:
+        lines = file.read().splitlines()
+    for line in lines:
+        if int(line.split()[5]) != os.getuid():
+            return f"/proc/keys: {line}"
+    return None
 
 
 @attempt("addresses of the kernel")
