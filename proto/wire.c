@@ -1,17 +1,10 @@
 /* proto: frames <-> message. Signatures are computed over the bytes received and never over
  * anything written anew. A message counts as received only when all four JSON parts are well-formed
  * objects, so that the rooms above can read them without checks of their own; depth is bounded
- * where they are copied.
- *
- * SHA-256 is OpenSSL's, which uses the processor's instructions for it: some four times as fast as
- * libsodium's, and each byte of a kernel's goes through it. By the calls that work on a plain
- * struct: those of EVP allocate for every message. They are deprecated in OpenSSL 3, not gone. */
-#define OPENSSL_SUPPRESS_DEPRECATED
-
+ * where they are copied. */
 #include "proto/wire.h"
 
 #include <errno.h>
-#include <openssl/sha.h>
 #include <sodium.h>
 #include <stdio.h>
 
@@ -19,17 +12,10 @@
 
 #define DELIMITER "<IDS|MSG>"
 
-/* HMAC (RFC 2104), begun with a key. */
-typedef struct hmac {
-    SHA256_CTX inner;
-    SHA256_CTX outer;
-} hmac_t;
-
-_Static_assert(sizeof(hmac_t) <= sizeof((kg_wire_key_t *)NULL)->state,
-               "the state of a key must hold an HMAC");
+_Static_assert(sizeof(crypto_auth_hmacsha256_state) <= sizeof((kg_wire_key_t *)NULL)->state,
+               "the state of a key must hold libsodium's");
 
 enum {
-    BLOCK = SHA256_CBLOCK,
     PARTS = 4,
     KEY_BYTES = 32, /* of a generated key, before it is written in hex */
 };
@@ -42,35 +28,16 @@ const char *kg_channel_name(kg_channel_t channel)
     return (unsigned)channel < KG_ARRAY_LEN(names) ? names[channel] : "?";
 }
 
-static void begin_padded(SHA256_CTX *ctx, const unsigned char block[BLOCK], unsigned char pad)
-{
-    unsigned char padded[BLOCK];
-    for (size_t i = 0; i < BLOCK; i++) {
-        padded[i] = block[i] ^ pad;
-    }
-    (void)SHA256_Init(ctx);
-    (void)SHA256_Update(ctx, padded, sizeof padded);
-    sodium_memzero(padded, sizeof padded);
-}
-
 int kg_wire_key_set(kg_wire_key_t *key, const char *text, size_t len)
 {
     if (len > KG_WIRE_KEY_MAX) {
         return -E2BIG;
     }
-    unsigned char block[BLOCK] = {0};
-    hmac_t hmac = {0};
-    if (len > sizeof block) {
-        (void)SHA256((const unsigned char *)text, len, block);
-    } else if (len > 0) {
-        memcpy(block, text, len);
-    }
-    begin_padded(&hmac.inner, block, 0x36);
-    begin_padded(&hmac.outer, block, 0x5c);
+    crypto_auth_hmacsha256_state state;
+    (void)crypto_auth_hmacsha256_init(&state, (const unsigned char *)(len > 0 ? text : ""), len);
     kg_wire_key_fini(key);
-    memcpy(key->state, &hmac, sizeof hmac);
-    sodium_memzero(&hmac, sizeof hmac);
-    sodium_memzero(block, sizeof block);
+    memcpy(key->state, &state, sizeof state);
+    sodium_memzero(&state, sizeof state);
     key->len = len;
     return 0;
 }
@@ -97,19 +64,18 @@ void kg_wire_sign(const kg_wire_key_t *key,
         ret_hex[0] = '\0';
         return;
     }
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-    hmac_t hmac;
-    memcpy(&hmac, key->state, sizeof hmac);
+    unsigned char digest[crypto_auth_hmacsha256_BYTES];
+    crypto_auth_hmacsha256_state state;
+    memcpy(&state, key->state, sizeof state);
     for (size_t i = 0; i < PARTS; i++) {
         if (parts[i].len > 0) {
-            (void)SHA256_Update(&hmac.inner, parts[i].data, parts[i].len);
+            (void)crypto_auth_hmacsha256_update(&state, (const unsigned char *)parts[i].data,
+                                                parts[i].len);
         }
     }
-    (void)SHA256_Final(digest, &hmac.inner);
-    (void)SHA256_Update(&hmac.outer, digest, sizeof digest);
-    (void)SHA256_Final(digest, &hmac.outer);
+    (void)crypto_auth_hmacsha256_final(&state, digest);
     (void)sodium_bin2hex(ret_hex, KG_WIRE_SIG_LEN + 1, digest, sizeof digest);
-    sodium_memzero(&hmac, sizeof hmac);
+    sodium_memzero(&state, sizeof state);
 }
 
 bool kg_wire_verify(const kg_wire_key_t *key, const kg_slice_t parts[4], kg_slice_t signature)
