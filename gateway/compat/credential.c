@@ -5,6 +5,8 @@
 
 #include "gateway/view/router.h"
 
+#define TOKEN "token="
+
 static kg_slice_t after(kg_slice_t text, const char *scheme)
 {
     size_t len = strlen(scheme);
@@ -25,7 +27,7 @@ kg_slice_t kg_credential_of_header(kg_slice_t authorization)
 
 bool kg_credential_of_query(kg_slice_t query, char *ret, size_t cap)
 {
-    static const char name[] = "token=";
+    static const char name[] = TOKEN;
     while (query.len > 0) {
         const char *end = memchr(query.data, '&', query.len);
         size_t len = end ? (size_t)(end - query.data) : query.len;
@@ -37,4 +39,24 @@ bool kg_credential_of_query(kg_slice_t query, char *ret, size_t cap)
         query = kg_slice(query.data + len, query.len - len);
     }
     return false;
+}
+
+bool kg_credential_before_path(kg_slice_t query,
+                               kg_slice_t *ret_credential,
+                               kg_slice_t *ret_path,
+                               kg_slice_t *ret_query)
+{
+    const char *path = query.len > 0 ? memchr(query.data, '/', query.len) : NULL;
+    size_t before = path ? (size_t)(path - query.data) : 0;
+    if (before < strlen(TOKEN) || memcmp(query.data, TOKEN, strlen(TOKEN)) != 0) {
+        return false;
+    }
+    size_t len = query.len - before;
+    const char *mark = memchr(path, '?', len);
+    size_t path_len = mark ? (size_t)(mark - path) : len;
+    size_t skip = path_len + (mark != NULL);
+    *ret_credential = kg_slice(query.data, before);
+    *ret_path = kg_slice(path, path_len);
+    *ret_query = kg_slice(path + skip, len - skip);
+    return true;
 }

@@ -66,6 +66,15 @@ int kg_jupyter_authenticate(kg_jupyter_t *jupyter,
 
 /* --- Channels ------------------------------------------------------------------------------- */
 
+/* The path, the query and the key of an upgrade may all be behind "?". */
+static bool in_query(const kg_http_head_t *head, kg_http_head_t *credential, kg_http_head_t *there)
+{
+    *credential = *head;
+    *there = *head;
+    return head->upgrade && kg_slice_eq_cstr(head->path, "/") &&
+           kg_credential_before_path(head->query, &credential->query, &there->path, &there->query);
+}
+
 static int open_channels(kg_jupyter_t *jupyter,
                          const kg_http_head_t *head,
                          kg_slice_t offered,
@@ -75,18 +84,21 @@ static int open_channels(kg_jupyter_t *jupyter,
     char id[KG_ID_MAX];
     kg_principal_t who;
     kg_kernel_ref_t kernel;
+    kg_http_head_t credential;
+    kg_http_head_t there;
+    (void)in_query(head, &credential, &there);
     int rc = kg_server_guard_socket(jupyter->server, head, err);
     if (rc < 0) {
         return rc;
     }
-    if (!kg_path_fits("/api/kernels/{kernel}/channels", head->path) ||
-        !kg_path_segment(head->path, 2, id, sizeof id)) {
+    if (!kg_path_fits("/api/kernels/{kernel}/channels", there.path) ||
+        !kg_path_segment(there.path, 2, id, sizeof id)) {
         return kg_err_set(err, KG_ERR_NOT_FOUND, "Not Found");
     }
-    rc = kg_jupyter_authenticate(jupyter, head, offered, &who, err);
+    rc = kg_jupyter_authenticate(jupyter, &credential, offered, &who, err);
     rc = rc < 0 ? rc : kg_core_ready(jupyter->core, err);
     rc = rc < 0 ? rc : kg_kernel_find(jupyter->core, &who, id, &kernel, err);
-    return rc < 0 ? rc : kg_channels_accept(jupyter, &kernel, head, offered, reply, err);
+    return rc < 0 ? rc : kg_channels_accept(jupyter, &kernel, &there, offered, reply, err);
 }
 
 static int
@@ -107,8 +119,14 @@ on_upgrade(const kg_http_head_t *head, kg_slice_t offered, kg_upgrade_reply_t *r
 
 /* --- The dialect ---------------------------------------------------------------------------- */
 
-static bool claims(kg_slice_t path)
+static bool claims(const kg_http_head_t *head)
 {
+    kg_slice_t path = head->path;
+    kg_http_head_t credential;
+    kg_http_head_t there;
+    if (in_query(head, &credential, &there) && kg_path_below(there.path, "/api/kernels")) {
+        return true;
+    }
     return kg_path_below(path, "/api") || kg_path_below(path, "/kernelspecs") ||
            kg_slice_eq_cstr(path, "/tree") || kg_slice_eq_cstr(path, "/tree/") ||
            kg_path_below(path, "/hub/api");

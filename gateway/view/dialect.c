@@ -1,4 +1,4 @@
-/* gateway/view: who of the dialects a request belongs to. The path decides for its head; from there
+/* gateway/view: who of the dialects a request belongs to. Its head decides; from there
  * on the exchange or socket itself says whose it is. */
 #include "gateway/view/dialect.h"
 
@@ -15,10 +15,10 @@ static const kg_edge_handler_t own = {
     .on_ws_close = kg_view_ws_on_close,
 };
 
-static const kg_edge_handler_t *by_path(const kg_server_t *server, kg_slice_t path)
+static const kg_edge_handler_t *by_head(const kg_server_t *server, const kg_http_head_t *head)
 {
     const kg_dialect_t *d = server->dialect;
-    return d && d->claims(path) ? &d->handler : &own;
+    return d && d->claims(head) ? &d->handler : &own;
 }
 
 static void *user_of(const kg_edge_handler_t *handler, kg_server_t *server)
@@ -34,7 +34,7 @@ static const kg_edge_handler_t *by_front(const void *front)
 static void
 on_request(kg_http_t *http, const kg_http_head_t *head, size_t *ret_body_max, void *user)
 {
-    const kg_edge_handler_t *h = by_path(user, head->path);
+    const kg_edge_handler_t *h = by_head(user, head);
     h->on_request(http, head, ret_body_max, user_of(h, user));
 }
 
@@ -57,7 +57,7 @@ static void on_http_close(kg_http_t *http, void *user)
 static int
 on_upgrade(const kg_http_head_t *head, kg_slice_t offered, kg_upgrade_reply_t *reply, void *user)
 {
-    const kg_edge_handler_t *h = by_path(user, head->path);
+    const kg_edge_handler_t *h = by_head(user, head);
     return h->on_upgrade(head, offered, reply, user_of(h, user));
 }
 

@@ -1,6 +1,6 @@
-/* Other dialects on the same listeners: a room above claims paths and answers what comes there; the
- * limits and clocks of the edge hold for it as for /v1. What a dialect needs of the server is
- * below. */
+/* Other dialects on the same listeners: a room above claims requests by their heads and answers
+ * them; the limits and clocks of the edge hold for it as for /v1. What a dialect needs of the
+ * server is below. */
 #ifndef KG_VIEW_DIALECT_H
 #define KG_VIEW_DIALECT_H
 
@@ -11,7 +11,7 @@
 
 /* Public plain data, static or owned by the room above. */
 typedef struct kg_dialect {
-    bool (*claims)(kg_slice_t path);
+    bool (*claims)(const kg_http_head_t *head);
     kg_edge_handler_t handler; /* the callbacks of sockets are needed once an upgrade is accepted */
 } kg_dialect_t;
 
@@ -20,8 +20,8 @@ typedef struct kg_front {
     const kg_edge_handler_t *handler;
 } kg_front_t;
 
-/* Paths that dialect claims are its own from here on. Borrowed until the server is closed. One is
- * possible; a second replaces it. */
+/* Requests that dialect claims are its own from here on. Borrowed until the server is closed. One
+ * is possible; a second replaces it. */
 void kg_server_add_dialect(kg_server_t *server, const kg_dialect_t *dialect);
 
 kg_core_t *kg_server_core(const kg_server_t *server);

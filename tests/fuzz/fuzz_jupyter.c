@@ -8,6 +8,7 @@
 
 #include "fake_core.h"
 #include "fake_edge.h"
+#include "gateway/compat/credential.h"
 #include "gateway/compat/jupyter.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -62,6 +63,20 @@ static bool ours(const char *text)
     return path && (strncmp(path, " /api/", 6) == 0 || strncmp(path, " /kernelspecs/", 14) == 0);
 }
 
+/* A key, a path and a query in one: nothing is outside, nothing but one "?" is lost. */
+static void split(kg_slice_t text)
+{
+    kg_slice_t key;
+    kg_slice_t path;
+    kg_slice_t query;
+    if (kg_credential_before_path(text, &key, &path, &query) &&
+        (key.data != text.data || path.data != key.data + key.len || path.data[0] != '/' ||
+         query.data + query.len != text.data + text.len || query.data < path.data + path.len ||
+         query.data > path.data + path.len + 1)) {
+        abort();
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const allowed[] = {"KERNEL_*"};
@@ -76,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     }
     memcpy(text, data, size);
+    split(kg_slice(text, size));
     char *at = text;
     for (unsigned i = 0; at && i < 8; i++) {
         char *one = strsep(&at, "\1");

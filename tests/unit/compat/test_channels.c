@@ -75,6 +75,23 @@ static kg_ws_msg_t iopub(const kg_slice_t *buffers, size_t count)
     };
 }
 
+/* GA-19: the path of a client that cannot send a header is behind the key of its URL. */
+static void key_before_the_path(void **state)
+{
+    (void)state;
+    static const char query[] = "token=key-alice" PATH "?session_id=a";
+    kg_ws_t *ws[2];
+    for (size_t i = 0; i < KG_ARRAY_LEN(ws); i++) {
+        int status = 0;
+        ws[i] = fake_upgrade(&(fake_request_t){.path = "/", .query = query}, "", &status);
+        assert_non_null(ws[i]);
+    }
+    assert_int_equal(fake_ws_close_code(ws[0]), 1000); /* one session, one connection */
+    assert_int_equal(fake_ws_close_code(ws[1]), 0);
+    fake_ws_close(&ws[0]);
+    fake_ws_close(&ws[1]);
+}
+
 /* SV-21 */
 static void protocol_as_offered(void **state)
 {
@@ -316,6 +333,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(close_codes, setup, teardown),
         cmocka_unit_test_setup_teardown(restart_is_for_keys_that_may_use, setup, teardown),
         cmocka_unit_test_setup_teardown(restart_over_rest_is_expected_by_its_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(key_before_the_path, setup, teardown),
         cmocka_unit_test_setup_teardown(session_replaces_its_older_connection, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

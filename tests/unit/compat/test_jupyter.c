@@ -112,6 +112,31 @@ static void credentials_are_found_where_jupyter_has_them(void **state)
     }
 }
 
+static void credentials_before_the_path_are_told_apart(void **state)
+{
+    (void)state;
+    static const char *const rows[][4] = {
+        {"token=a/api/kernels/b", "token=a", "/api/kernels/b", ""},
+        {"token=a/b?session_id=c&d", "token=a", "/b", "session_id=c&d"},
+        {"token=/b?", "token=", "/b", ""},
+        {"token=a&x=1/b", "token=a&x=1", "/b", ""},
+        {"token=a", NULL},
+        {"x=1&token=a/b", NULL},
+        {"tok/en=", NULL},
+        {"/", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        kg_slice_t part[3];
+        bool found =
+            kg_credential_before_path(kg_slice_cstr(rows[i][0]), &part[0], &part[1], &part[2]);
+        assert_int_equal(found, rows[i][1] != NULL);
+        for (size_t j = 0; found && j < KG_ARRAY_LEN(part); j++) {
+            assert_true(kg_slice_eq_cstr(part[j], rows[i][j + 1]));
+        }
+    }
+}
+
 static void find(world_t *w, const char *key_id, const char *scope, const char *id, int want)
 {
     kg_principal_t who = {0};
@@ -168,6 +193,13 @@ static void channels_are_refused_before_they_open(void **state)
          403, "origins"},
         {"/api/kernels/" FAKE_CONTEXT, NULL, "token key-alice", NULL, 404, "Not Found"},
         {"/api/nope", NULL, "token key-alice", NULL, 404, "Not Found"},
+        {"/", "token=nope/api/kernels/" FAKE_CONTEXT "/channels", NULL, NULL, 403, "\"Forbidden\""},
+        {"/", "token=key-bob/api/kernels/" FAKE_CONTEXT "/channels", NULL, NULL, 404,
+         "Kernel does not exist"},
+        {"/", "token=key-alice/api/kernels/" FAKE_CONTEXT "/channels", NULL, "https://evil.example",
+         403, "origins"},
+        {"/", "token=key-alice/api/kernels/" FAKE_CONTEXT, NULL, NULL, 404, "\"Not Found\""},
+        {"/", "token=key-alice/api/kernelspecs", NULL, NULL, 404, "\"error\":"}, /* not ours */
     };
     for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
         fake_request_t r = {.path = rows[i].path, .query = rows[i].query};
@@ -475,6 +507,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_have_five_words),
         cmocka_unit_test(credentials_are_found_where_jupyter_has_them),
+        cmocka_unit_test(credentials_before_the_path_are_told_apart),
         cmocka_unit_test_setup_teardown(ids_lead_to_contexts, setup, teardown),
         cmocka_unit_test_setup_teardown(channels_are_refused_before_they_open, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_open_needs_no_key, setup, teardown),
