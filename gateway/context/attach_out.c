@@ -417,13 +417,15 @@ void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t 
     }
 }
 
-/* Why the kernel did not reply. */
+/* Why the kernel did not reply; and on iopub, for a notebook keeps of a cell what comes there. */
 static void say_reply(const kg_run_t *run, kg_context_t *context)
 {
     kg_run_status_t status = kg_mapper_status(run->mapper);
     const kg_run_client_t *client = run->client;
     kg_slice_t header = kg_buf_slice(&client->header);
     KG_AUTO_BUF kg_buf_t content = {0};
+    KG_AUTO_BUF kg_buf_t shown = {0};
+    const char *name = kg_run_status_name(status);
     char text[160];
     if (!run->started && status == KG_RUN_ABORTED) {
         kg_bridge_say(context, client->attach, KG_CHANNEL_SHELL, "execute_reply", header,
@@ -431,8 +433,12 @@ static void say_reply(const kg_run_t *run, kg_context_t *context)
         return;
     }
     (void)kg_format(text, sizeof(text), "Run %s ended without a reply of the kernel: %s.", run->id,
-                    kg_run_status_name(status));
-    if (write_error(&content, "\"status\":\"error\",", kg_run_status_name(status), text) == 0) {
+                    name);
+    if (!kg_mapper_state(run->mapper)->error_seen && write_error(&shown, "", name, text) == 0) {
+        kg_bridge_say(context, run->started ? NULL : client->attach, KG_CHANNEL_IOPUB, "error",
+                      header, kg_buf_slice(&shown));
+    }
+    if (write_error(&content, "\"status\":\"error\",", name, text) == 0) {
         kg_bridge_say(context, client->attach, KG_CHANNEL_SHELL, "execute_reply", header,
                       kg_buf_slice(&content));
     }

@@ -409,8 +409,9 @@ def test_a_client_that_does_not_read_is_cut() -> None:
 
 def test_death_of_the_kernel_is_told(fresh: Sandbox) -> None:
     with channels(fresh) as ws:
-        reply, _ = ws.execute("import os; os._exit(3)")
+        reply, published = ws.execute("import os; os._exit(3)")
         assert reply["content"]["status"] == "error" and reply["content"]["ename"] == "exited"
+        assert [m["content"]["ename"] for m in published if m["header"]["msg_type"] == "error"] == ["exited"]
         ws.until(lambda m: m["content"].get("execution_state") == "restarting")
         ws.until(lambda m: m["content"].get("execution_state") == "idle")
         assert ws.execute("1")[0]["content"]["status"] == "ok"
