@@ -18,51 +18,12 @@ import httpx
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import TEMPLATE, Daemon, wait_for
+from harness.jupyter import Jupyter, check_error, check_model
 
 NOWHERE = "11111111-1111-4111-8111-111111111111"
 SECRET = "a-secret-of-the-client"
-MODEL = {"id": str, "name": str, "last_activity": str, "execution_state": str, "connections": int}
-
-
-class Jupyter:
-    """One client of the API, with its key as jupyter_server's gateway client sends it."""
-
-    def __init__(self, url: str, key: str | None, scheme: str = "token"):
-        headers = {"Authorization": f"{scheme} {key or ''}".strip()} if key is not None else {}
-        self.http = httpx.Client(base_url=url, headers=headers, timeout=60)
-
-    def call(self, method: str, path: str, expect: int, **kwargs: Any) -> httpx.Response:
-        answer = self.http.request(method, path, **kwargs)
-        assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
-        if expect >= 400:
-            check_error(answer)
-        return answer
-
-    def get(self, path: str, expect: int = 200, **kwargs: Any) -> Any:
-        return self.call("GET", path, expect, **kwargs).json()
-
-    def post(self, path: str, body: Any = None, expect: int = 201, **kwargs: Any) -> Any:
-        return self.call("POST", path, expect, json={} if body is None else body, **kwargs).json()
-
-    def kernel_ids(self) -> list[str]:
-        return [k["id"] for k in self.get("/api/kernels")]
-
-
-def check_error(answer: httpx.Response) -> None:
-    """GA-12"""
-    assert answer.headers["content-type"].startswith("application/json"), answer.headers
-    body = answer.json()
-    assert isinstance(body, dict) and isinstance(body["message"], str) and body["message"], body
-    assert body["reason"] is None or isinstance(body["reason"], str), body
-    assert "www-authenticate" not in answer.headers
-
-
-def check_model(model: dict[str, Any]) -> None:
-    for name, kind in MODEL.items():
-        assert isinstance(model[name], kind), model
-    assert model["execution_state"] in ("starting", "idle", "busy", "restarting", "dead"), model
-    assert re.fullmatch(r"\w+-\w+-\w+-\w+-\w+", model["id"]), model
-    datetime.strptime(model["last_activity"], "%Y-%m-%dT%H:%M:%S.%fZ")  # GA-11: as clients parse it
+UPGRADE = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
+           "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +102,8 @@ def test_keys_in_urls_do_not_reach_logs() -> None:
         open_.get(f"/api/kernels?token={d.key}&1692000000000")
         open_.call("GET", f"/api/kernels?token=wrong-{SECRET}", 403)
         open_.call("GET", f"/api/kernels/{NOWHERE}/channels?session_id=x&token={d.key}", 404)
+        for key, status in ((d.key, 404), (f"wrong-{SECRET}", 403)):  # GA-19
+            open_.call("GET", f"/?token={key}/api/kernels/{NOWHERE}/channels", status, headers=UPGRADE)
         assert d.key and d.key not in d.log() and SECRET not in d.log()
 
 
@@ -228,13 +191,11 @@ def test_rest_with_a_foreign_origin_and_a_key(jupyter: Jupyter) -> None:
 
 
 def test_upgrades_are_refused_before_they_open(daemon: Daemon, jupyter: Jupyter, sandbox: Sandbox) -> None:
-    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-               "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
     open_ = Jupyter(daemon.url, None)
     live = f"/api/kernels/{context_of(sandbox)}/channels"
-    open_.call("GET", live, 403, headers=upgrade)
-    jupyter.call("GET", f"/api/kernels/{NOWHERE}/channels", 404, headers=upgrade)
-    jupyter.call("GET", live, 403, headers={**upgrade, "Origin": "https://evil.example"})
+    open_.call("GET", live, 403, headers=UPGRADE)
+    jupyter.call("GET", f"/api/kernels/{NOWHERE}/channels", 404, headers=UPGRADE)
+    jupyter.call("GET", live, 403, headers={**UPGRADE, "Origin": "https://evil.example"})
 
 
 # --- Status, me, kernelspecs -----------------------------------------------------------------------

@@ -1,19 +1,64 @@
-"""A client of a kernel's channels, in either protocol: enough for tests, no Jupyter code."""
+"""A client of Jupyter's REST API, and one of a kernel's channels in either protocol: enough for tests, no Jupyter code."""
 
 from __future__ import annotations
 
 import json
+import re
 import struct
 import time
 import uuid
-from typing import Any, Callable
+from datetime import datetime
+from typing import Any, Callable, Protocol
 
+import httpx
 from websockets.sync.client import ClientConnection, connect
 
-from .client import Client, Sandbox
+from .client import Sandbox
 
 V1 = "v1.kernel.websocket.jupyter.org"
 Message = dict[str, Any]
+MODEL = {"id": str, "name": str, "last_activity": str, "execution_state": str, "connections": int}
+
+
+class Jupyter:
+    """One client of the API, with its key as jupyter_server's gateway client sends it."""
+
+    def __init__(self, url: str, key: str | None, scheme: str = "token"):
+        headers = {"Authorization": f"{scheme} {key or ''}".strip()} if key is not None else {}
+        self.http = httpx.Client(base_url=url, headers=headers, timeout=60)
+
+    def call(self, method: str, path: str, expect: int, **kwargs: Any) -> httpx.Response:
+        answer = self.http.request(method, path, **kwargs)
+        assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
+        if expect >= 400:
+            check_error(answer)
+        return answer
+
+    def get(self, path: str, expect: int = 200, **kwargs: Any) -> Any:
+        return self.call("GET", path, expect, **kwargs).json()
+
+    def post(self, path: str, body: Any = None, expect: int = 201, **kwargs: Any) -> Any:
+        return self.call("POST", path, expect, json={} if body is None else body, **kwargs).json()
+
+    def kernel_ids(self) -> list[str]:
+        return [k["id"] for k in self.get("/api/kernels")]
+
+
+def check_error(answer: httpx.Response) -> None:
+    """GA-12"""
+    assert answer.headers["content-type"].startswith("application/json"), answer.headers
+    body = answer.json()
+    assert isinstance(body, dict) and isinstance(body["message"], str) and body["message"], body
+    assert body["reason"] is None or isinstance(body["reason"], str), body
+    assert "www-authenticate" not in answer.headers
+
+
+def check_model(model: dict[str, Any]) -> None:
+    for name, kind in MODEL.items():
+        assert isinstance(model[name], kind), model
+    assert model["execution_state"] in ("starting", "idle", "busy", "restarting", "dead"), model
+    assert re.fullmatch(r"\w+-\w+-\w+-\w+-\w+", model["id"]), model
+    datetime.strptime(model["last_activity"], "%Y-%m-%dT%H:%M:%S.%fZ")  # GA-11: as clients parse it
 
 
 def v1_encode(channel: str, parts: list[bytes], buffers: list[bytes] = []) -> bytes:
@@ -57,17 +102,26 @@ def strict(text: str | bytes) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
+class Server(Protocol):
+    """Whose channels they are."""
+
+    url: str
+
+    def headers(self) -> dict[str, str]: ...
+
+
 class Channels:
     """One WebSocket. What comes is checked as JupyterLab does, and kept in order."""
 
-    def __init__(self, client: Client, kernel: str, *, v1: bool = True, session: str | None = None, query: str = "",
-                 headers: dict[str, str] | None = None, **kwargs: Any):
+    def __init__(self, client: Server, kernel: str, *, v1: bool = True, session: str | None = None, query: str = "",
+                 headers: dict[str, str] | None = None, offer: bool | None = None, **kwargs: Any):
+        """offer: whether v1 is named; by default where it is spoken."""
         self.v1, self.session = v1, session or uuid.uuid4().hex
         self.kernel, self.client = kernel, client
         url = f"{client.url.replace('http', 'ws', 1)}/api/kernels/{kernel}/channels"
         self.ws: ClientConnection = connect(
             url + (f"?{query}" if query else ""), additional_headers=client.headers() if headers is None else headers,
-            subprotocols=[V1] if v1 else None, max_size=None, compression=None, legacy=True, **kwargs)
+            subprotocols=[V1] if (v1 if offer is None else offer) else None, max_size=None, compression=None, legacy=True, **kwargs)
         assert self.ws.subprotocol == (V1 if v1 else None)
         self.seen: list[Message] = []
 
