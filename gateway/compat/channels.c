@@ -285,6 +285,9 @@ void kg_channels_on_open(kg_ws_t *ws, void *user)
     kg_channels_t *c = kg_ws_user(ws);
     c->ws = ws;
     kg_ws_set_queue_max(ws, c->jupyter->config.unread_max);
+    if (!c->v1) {
+        kg_ws_take_bytes(ws); /* GA-16: servers send a browser's binary frames on as text */
+    }
     kg_server_watch_key(c->jupyter->server, &c->key_watch, c->key, on_key_gone, c);
     replace(c);
     kg_attach_greet(c->attach);

@@ -84,7 +84,7 @@ typedef struct kg_edge_handler {
                       void *user);
     void (*on_upgrade_failed)(void *ws_user, void *user);
     void (*on_ws_open)(kg_ws_t *ws, void *user);
-    /* A whole message, reassembled; text is valid UTF-8. */
+    /* A whole message, reassembled; text is valid UTF-8 (or see kg_ws_take_bytes). */
     void (*on_ws_message)(kg_ws_t *ws, kg_slice_t data, bool binary, void *user);
     /* ws is dead after it. */
     void (*on_ws_close)(kg_ws_t *ws, void *user);
@@ -224,6 +224,9 @@ int kg_ws_send(kg_ws_t *ws, kg_slice_t text);
 int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data);
 size_t kg_ws_queued(const kg_ws_t *ws);
 void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes); /* instead of the option */
+/* From here on text that is not UTF-8 is handed on as if it were binary; by default it ends the
+ * connection with 1007. For clients that send bytes under the opcode of text. */
+void kg_ws_take_bytes(kg_ws_t *ws);
 /* Source of a connection: asked when the queue is empty and the socket can take more. Each call
  * appends one piece of one text message (or a whole one) and sets *ret_message_end; pieces of a
  * message follow each other, so a source that began a message ends it soon: queued frames wait for

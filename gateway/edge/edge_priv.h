@@ -136,6 +136,7 @@ struct kg_ws {
     bool src_ready;
     bool src_mid; /* inside a message of the source */
     bool ping_due;
+    bool takes_bytes; /* that are called text */
     bool paused;
     bool closing;
     bool close_sent;

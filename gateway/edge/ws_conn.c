@@ -146,6 +146,11 @@ int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data)
     return send_message(ws, data, OP_BINARY);
 }
 
+void kg_ws_take_bytes(kg_ws_t *ws)
+{
+    ws->takes_bytes = true;
+}
+
 void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes)
 {
     ws->queue_max = bytes;
@@ -425,7 +430,10 @@ static int deliver(kg_ws_t *ws, kg_slice_t message)
     kg_edge_handler_t *handler = &ws->conn->edge->handler;
     bool binary = lws_frame_is_binary(ws->conn->wsi);
     if (!binary && !kg_utf8_valid(message.data, message.len)) {
-        return fail_with(ws, 1007, "text is not UTF-8");
+        if (!ws->takes_bytes) {
+            return fail_with(ws, 1007, "text is not UTF-8");
+        }
+        binary = true;
     }
     if (!ws->closing) {
         handler->on_ws_message(ws, message, binary, handler->user);

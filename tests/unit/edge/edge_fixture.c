@@ -376,6 +376,8 @@ static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
         pile(ws);
     } else if (strncmp(text, "pause", 5) == 0) {
         kg_ws_pause(ws, true);
+    } else if (strncmp(text, "bytes", 5) == 0) {
+        kg_ws_take_bytes(ws);
     } else if (binary) {
         kg_ws_send_binary(ws, data);
     } else {

@@ -246,6 +246,11 @@ static void faults_close_with_their_codes(void **state)
     client_t c = ws_connect(f->ports[0], "/ws", NULL); /* binary may be anything */
     ws_send(&c, 0x82, "\xff", 1);
     expect_frame(&c, 0x82, "\xff");
+    ws_send(&c, 0x81, "bytes", 5); /* from here on text too, and comes as binary */
+    ws_send(&c, 0x81, "\xfe", 1);
+    expect_frame(&c, 0x82, "\xfe");
+    ws_send(&c, 0x81, "text", 4);
+    expect_frame(&c, 0x81, "text");
     client_close(&c);
 }
 

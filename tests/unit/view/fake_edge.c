@@ -521,6 +521,11 @@ size_t kg_ws_queued(const kg_ws_t *ws)
     return ws->queued;
 }
 
+void kg_ws_take_bytes(kg_ws_t *ws)
+{
+    (void)ws;
+}
+
 void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes)
 {
     ws->queue_max = bytes;
