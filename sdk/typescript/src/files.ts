@@ -1,0 +1,384 @@
+// Files of a sandbox: whole, in streams, and in parts that are sent anew where one was lost (tus 1.0).
+import { camelize } from "./case.js";
+import type { Core } from "./core.js";
+import { ConnectionError, SandalError } from "./errors.js";
+import { passes } from "./failure.js";
+import { linesOf } from "./follow.js";
+import type { Entry, FileEvent } from "./generated.js";
+import { pause, segment, type Answer, type RequestOptions } from "./http.js";
+import { Listing } from "./listing.js";
+import { delay, toBase64 } from "./platform.js";
+
+/** More than this goes in parts. In bytes. */
+const WHOLE_MAX = 32 << 20;
+const PART = 4 << 20;
+const TUS = { "Tus-Resumable": "1.0.0" };
+
+/** A path, absolute or from /workspace; or an Entry, whose name need not be UTF-8. */
+export type Path = string | { readonly path: string; readonly pathBase64?: string | undefined };
+
+/** What can be written. Streams may be of any length. */
+export type Data = string | ArrayBuffer | ArrayBufferView | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array | string>;
+
+/** Bytes done, and bytes in all where that is known. */
+export interface UploadProgress {
+  done: number;
+  total: number | null;
+}
+
+interface Progress extends RequestOptions {
+  onProgress?: ((progress: UploadProgress) => void) | undefined;
+}
+
+export interface ReadOptions extends Progress {
+  /** The first byte. */
+  offset?: number | undefined;
+  /** How many bytes at most. */
+  length?: number | undefined;
+}
+
+export interface WriteOptions extends Progress {
+  /** Octal, as "755"; else that of the file that is there, else 644. */
+  mode?: string | undefined;
+  /** Only over a file with this ETag. */
+  ifMatch?: string | undefined;
+  /** "*": only where no file is. */
+  ifNoneMatch?: string | undefined;
+}
+
+export interface WatchOptions {
+  /** What is below the directories in it, too. */
+  recursive?: boolean | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+function query(path: Path, name = "path"): Record<string, unknown> {
+  if (typeof path === "string") return { [name]: path };
+  return path.pathBase64 === undefined ? { [name]: path.path } : { [`${name}_base64`]: path.pathBase64 };
+}
+
+function isStream(data: Data): data is ReadableStream<Uint8Array> | AsyncIterable<Uint8Array | string> {
+  return typeof data === "object" && (data instanceof ReadableStream || Symbol.asyncIterator in data);
+}
+
+async function* chunks(data: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array | string>): AsyncGenerator<Uint8Array> {
+  const encoder = new TextEncoder();
+  if (!(data instanceof ReadableStream)) {
+    for await (const chunk of data) yield typeof chunk === "string" ? encoder.encode(chunk) : chunk;
+    return;
+  }
+  const reader = data.getReader(); // not all browsers iterate streams
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}
+
+/** Parts of a stream, each as large as PART but for the last. */
+async function* parts(data: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array | string>): AsyncGenerator<Blob> {
+  let kept: BlobPart[] = [];
+  let size = 0;
+  for await (const chunk of chunks(data)) {
+    kept.push(chunk.slice() as Uint8Array<ArrayBuffer>); // the giver may use its buffer again
+    size += chunk.length;
+    if (size < PART) continue;
+    yield new Blob(kept);
+    kept = [];
+    size = 0;
+  }
+  if (size > 0) yield new Blob(kept);
+}
+
+async function* slices(blob: Blob): AsyncGenerator<Blob> {
+  for (let from = 0; from < blob.size; from += PART) yield blob.slice(from, from + PART);
+}
+
+function base64(text: string): string {
+  return toBase64(new TextEncoder().encode(text));
+}
+
+export class Files {
+  readonly #core: Core;
+  readonly #base: string;
+
+  /** @internal */
+  constructor(core: Core, sandbox: string) {
+    this.#core = core;
+    this.#base = `/v1/sandboxes/${segment(sandbox)}/fs`;
+  }
+
+  async read(path: Path, options: ReadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+    const stream = await this.readStream(path, options);
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
+  async readText(path: Path, options: ReadOptions = {}): Promise<string> {
+    return new TextDecoder().decode(await this.read(path, options));
+  }
+
+  /** The bytes as they come. A connection that goes is had again, as long as the file stays as it is. */
+  async readStream(path: Path, options: ReadOptions = {}): Promise<ReadableStream<Uint8Array<ArrayBuffer>>> {
+    const download = new Download(this.#core, `${this.#base}/file`, query(path), options);
+    await download.open();
+    return new ReadableStream({
+      pull: async (controller) => {
+        const chunk = await download.next();
+        if (chunk) controller.enqueue(chunk);
+        else controller.close();
+      },
+      cancel: () => download.end(),
+    });
+  }
+
+  /** Writes a file whole: readers see the old one or the new one. Missing parents are made. */
+  async write(path: Path, data: Data, options: WriteOptions = {}): Promise<void> {
+    if (isStream(data)) return this.#upload(path, null, parts(data), options);
+    const blob = data instanceof Blob ? data : new Blob([data as BlobPart]); // a copy: the caller may go on with its own
+    const conditional = options.ifMatch !== undefined || options.ifNoneMatch !== undefined;
+    if (!conditional && (options.onProgress ? blob.size > 0 : blob.size > WHOLE_MAX)) {
+      return this.#upload(path, blob.size, slices(blob), options);
+    }
+    const headers: Record<string, string> = { "Content-Type": "application/octet-stream" };
+    if (options.ifMatch !== undefined) headers["If-Match"] = options.ifMatch;
+    if (options.ifNoneMatch !== undefined) headers["If-None-Match"] = options.ifNoneMatch;
+    await this.#core.http.json({
+      method: "PUT",
+      path: `${this.#base}/file`,
+      query: { ...query(path), mode: options.mode },
+      headers,
+      body: await blob.arrayBuffer(), // not a Blob: Deno sends an empty one without a length
+      retry: !conditional, // a second try would meet what the first one did
+      signal: options.signal,
+      requestTimeout: options.requestTimeout,
+    });
+    options.onProgress?.({ done: blob.size, total: blob.size });
+  }
+
+  async #upload(path: Path, total: number | null, data: AsyncIterable<Blob>, options: WriteOptions): Promise<void> {
+    const upload = new Upload(this.#core, `${this.#base}/uploads`, options);
+    try {
+      await upload.create(path, total);
+      for await (const part of data) {
+        await upload.append(part);
+        options.onProgress?.({ done: upload.offset, total });
+      }
+      if (total === null) await upload.finish();
+    } catch (error) {
+      await upload.cancel();
+      throw error;
+    }
+  }
+
+  /** What a directory holds, in the order of paths; `depth` levels deep. */
+  list(path: Path = ".", options: { depth?: number | undefined; limit?: number | undefined } & RequestOptions = {}): Listing<Entry> {
+    const { depth, limit, signal, requestTimeout } = options;
+    return new Listing(async (after) =>
+      camelize(await this.#core.http.json({ method: "GET", path: `${this.#base}/dir`, query: { ...query(path), depth, limit, after }, signal, requestTimeout })),
+    );
+  }
+
+  /** Of a link itself, unless `follow`. */
+  async stat(path: Path, options: { follow?: boolean | undefined } & RequestOptions = {}): Promise<Entry> {
+    const { follow, signal, requestTimeout } = options;
+    return camelize<Entry>(await this.#core.http.json({ method: "GET", path: `${this.#base}/stat`, query: { ...query(path), follow }, signal, requestTimeout }));
+  }
+
+  async exists(path: Path, options: RequestOptions = {}): Promise<boolean> {
+    try {
+      await this.stat(path, options);
+      return true;
+    } catch (error) {
+      if (error instanceof SandalError && error.code === "not_found") return false;
+      throw error;
+    }
+  }
+
+  /** Makes a directory and what is missing above it. */
+  async mkdir(path: Path, options: { mode?: string | undefined; parents?: boolean | undefined } & RequestOptions = {}): Promise<Entry> {
+    const { mode, parents, signal, requestTimeout } = options;
+    return camelize<Entry>(await this.#core.http.json({ method: "POST", path: `${this.#base}/dir`, json: { ...query(path), mode, parents }, signal, requestTimeout }));
+  }
+
+  async move(from: Path, to: Path, options: { overwrite?: boolean | undefined } & RequestOptions = {}): Promise<Entry> {
+    const { overwrite, signal, requestTimeout } = options;
+    const json = { ...query(from, "from"), ...query(to, "to"), overwrite };
+    return camelize<Entry>(await this.#core.http.json({ method: "POST", path: `${this.#base}/move`, json, signal, requestTimeout }));
+  }
+
+  /** A file or an empty directory; a full one with `recursive`. */
+  async remove(path: Path, options: { recursive?: boolean | undefined } & RequestOptions = {}): Promise<void> {
+    const { recursive, signal, requestTimeout } = options;
+    await this.#core.http.json({ method: "DELETE", path: `${this.#base}/file`, query: { ...query(path), recursive }, signal, requestTimeout });
+  }
+
+  /**
+   * Changes of a file or directory, until the loop is left. `overflow` means that some were missed, as after a connection that
+   * went: list anew. The first event is `watching`: from then on nothing goes unseen.
+   */
+  async *watch(path: Path, options: WatchOptions = {}): AsyncGenerator<FileEvent> {
+    const { signal, recursive } = options;
+    const since = { down: 0, tries: 0 };
+    for (let first = true; ; first = false) {
+      let answer: Answer | undefined;
+      try {
+        answer = await this.#core.http.open({ method: "GET", path: `${this.#base}/watch`, query: { ...query(path), recursive }, signal, headers: { Accept: "application/x-ndjson" } });
+        answer.untimed();
+        yield { type: first ? "watching" : "overflow" };
+        for await (const line of linesOf(answer, this.#core.http.settings.silenceTimeout)) {
+          since.down = since.tries = 0;
+          const event = camelize<FileEvent>(JSON.parse(line));
+          yield event;
+        }
+        return; // what was watched is gone
+      } catch (cause) {
+        const error = cause instanceof SandalError || !answer ? cause : answer.failure(cause);
+        since.down ||= Date.now();
+        if (!(error instanceof ConnectionError) || Date.now() - since.down > this.#core.http.settings.reconnectTimeout * 1000) throw error;
+        await delay(pause(since.tries++), signal);
+      } finally {
+        answer?.end();
+      }
+    }
+  }
+}
+
+// A file on its way here.
+class Download {
+  #answer: Answer | undefined;
+  #reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  #offset: number;
+  #done = 0;
+  #total: number | null = null;
+  #tag: string | null = null;
+  #tries = 0;
+  readonly #end: number | undefined;
+
+  constructor(
+    readonly core: Core,
+    readonly path: string,
+    readonly query: Record<string, unknown>,
+    readonly options: ReadOptions,
+  ) {
+    this.#offset = options.offset ?? 0;
+    this.#end = options.length === undefined ? undefined : this.#offset + options.length;
+  }
+
+  async open(): Promise<void> {
+    const headers: Record<string, string> = {};
+    if (this.#end === this.#offset) return; // no range is empty
+    if (this.#offset > 0 || this.#end !== undefined) headers["Range"] = `bytes=${this.#offset}-${this.#end === undefined ? "" : this.#end - 1}`;
+    if (this.#done > 0) headers["If-Range"] = this.#tag as string;
+    const { signal, requestTimeout } = this.options;
+    this.#answer = await this.core.http.open({ method: "GET", path: this.path, query: this.query, headers, signal, requestTimeout });
+    const { response } = this.#answer;
+    if (this.#done > 0 && response.status !== 206) {
+      this.end();
+      throw new ConnectionError("connection_lost", "the connection went, and the file has changed since");
+    }
+    const length = response.headers.get("content-length");
+    if (this.#total === null && length !== null) this.#total = Number(length);
+    this.#tag = response.headers.get("etag");
+    this.#reader = (response.body as ReadableStream<Uint8Array>).getReader();
+  }
+
+  async next(): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    while (this.#reader) {
+      try {
+        const { done, value } = await this.#reader.read();
+        this.#answer?.extend();
+        if (done) break;
+        this.#offset += value.length;
+        this.#done += value.length;
+        this.#tries = 0;
+        this.options.onProgress?.({ done: this.#done, total: this.#total });
+        return value as Uint8Array<ArrayBuffer>;
+      } catch (cause) {
+        await this.#again(cause);
+      }
+    }
+    this.end();
+    return undefined;
+  }
+
+  async #again(cause: unknown): Promise<void> {
+    const error = this.#answer?.failure(cause);
+    this.end();
+    const hasTag = this.#tag !== null && !this.#tag.startsWith("W/");
+    if (!(error instanceof ConnectionError) || this.#tries >= this.core.http.settings.maxRetries || (this.#done > 0 && !hasTag)) throw error;
+    await delay(pause(this.#tries++), this.options.signal);
+    await this.open();
+  }
+
+  end(): void {
+    this.#reader?.cancel().catch(() => {});
+    this.#reader = undefined;
+    this.#answer?.end();
+  }
+}
+
+// A file on its way there, in parts.
+class Upload {
+  #url = "";
+  offset = 0;
+
+  constructor(
+    readonly core: Core,
+    readonly path: string,
+    readonly options: WriteOptions,
+  ) {}
+
+  #send(method: string, path: string, headers: Record<string, string>, body?: ArrayBuffer, retry = true): Promise<Answer> {
+    const { signal, requestTimeout } = this.options;
+    return this.core.http.open({ method, path, headers: { ...TUS, ...headers }, body, retry, signal, requestTimeout });
+  }
+
+  async create(path: Path, total: number | null): Promise<void> {
+    const named = typeof path === "string" || path.pathBase64 === undefined ? base64(typeof path === "string" ? path : path.path) : path.pathBase64;
+    const mode = this.options.mode === undefined ? "" : `,mode ${base64(this.options.mode)}`;
+    const length: Record<string, string> = total === null ? { "Upload-Defer-Length": "1" } : { "Upload-Length": String(total) };
+    const answer = await this.#send("POST", this.path, { ...length, "Upload-Metadata": `path ${named}${mode}` });
+    answer.end();
+    const id = answer.response.headers.get("location")?.split("/").at(-1);
+    if (!id) throw new SandalError("internal", "the gateway did not say where the upload is");
+    this.#url = `${this.path}/${id}`;
+  }
+
+  async append(part: Blob): Promise<void> {
+    const end = this.offset + part.size;
+    const start = this.offset;
+    for (let tries = 0; this.offset < end; tries++) {
+      try {
+        await this.#patch(part.slice(this.offset - start), {});
+        this.offset = end;
+      } catch (error) {
+        const isBusy = error instanceof SandalError && error.status === 409; // the part before is still being put away
+        if (!(error instanceof ConnectionError || isBusy || passes(error)) || tries >= this.core.http.settings.maxRetries) throw error;
+        await delay(pause(tries), this.options.signal);
+        await this.#ask();
+      }
+    }
+  }
+
+  async #patch(body: Blob, headers: Record<string, string>): Promise<void> {
+    const answer = await this.#send("PATCH", this.#url, { ...headers, "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(this.offset) }, await body.arrayBuffer(), false);
+    answer.end();
+  }
+
+  async #ask(): Promise<void> {
+    const answer = await this.#send("HEAD", this.#url, {});
+    answer.end();
+    this.offset = Number(answer.response.headers.get("upload-offset"));
+  }
+
+  /** Says how long it was: that puts the file in place. */
+  async finish(): Promise<void> {
+    await this.#patch(new Blob([]), { "Upload-Length": String(this.offset) });
+  }
+
+  async cancel(): Promise<void> {
+    if (!this.#url) return;
+    const request = { method: "DELETE", path: this.#url, headers: TUS, retry: false };
+    await this.core.http.json(request).catch(() => {}); // it ends by itself in an hour
+  }
+}

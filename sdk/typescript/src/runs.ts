@@ -1,0 +1,159 @@
+// Runs of code: starting, following, answering.
+import { camelize, snakeize } from "./case.js";
+import type { Core } from "./core.js";
+import type { WireEvent } from "./follow.js";
+import type { ClearEvent, DisplayEvent, ErrorEvent, ExecutionData, InputEvent, Operations, QueuedEvent, StartedEvent, TextEvent, TruncatedEvent, UpdateEvent } from "./generated.js";
+import type { RequestOptions } from "./http.js";
+import { Listing } from "./listing.js";
+import { Live, type Shape } from "./live.js";
+import { unique } from "./platform.js";
+import { Execution, Result } from "./result.js";
+
+/** The last event of a run: the Execution itself. */
+export type ResultEvent = Execution & { readonly type: "result"; readonly seq: number };
+
+/** Something shown or shown anew, as a Result. */
+export type RunEvent =
+  | QueuedEvent
+  | StartedEvent
+  | TextEvent
+  | (Omit<DisplayEvent, "result"> & { result: Result })
+  | (Omit<UpdateEvent, "result"> & { result: Result })
+  | ClearEvent
+  | InputEvent
+  | ErrorEvent
+  | TruncatedEvent
+  | ResultEvent;
+
+/** A run of code that goes on. */
+export type Run = Live<RunEvent, Execution>;
+
+/** A context, or its id or name. */
+export type ContextRef = string | { readonly id: string };
+
+type Fields = Operations["run_code"]["request"];
+
+/** Options of runCode. */
+export interface RunOptions extends Omit<Fields, "sandbox" | "code" | "context" | "onInput" | "stream"> {
+  /** Where it runs; else the default context of `language`, or of the sandbox. */
+  context?: ContextRef | undefined;
+  /** Events as they come: iterate the run. */
+  stream?: boolean | undefined;
+  /** What input() does when `stdin` has no line left: wait for `input()` of the run, raise, or ask this function. */
+  onInput?: "wait" | "error" | ((request: InputEvent) => string | Promise<string>) | undefined;
+  /** Ends the call with the signal's reason, and interrupts the run. */
+  signal?: AbortSignal | undefined;
+  onStdout?: ((text: string) => void) | undefined;
+  onStderr?: ((text: string) => void) | undefined;
+  /** Each thing that is shown, also one that takes another's place. */
+  onResult?: ((result: Result) => void) | undefined;
+  /** Every event. */
+  onEvent?: ((event: RunEvent) => void) | undefined;
+}
+
+/** Where to take up a run's events, and whether to go on after its result. */
+export interface AttachOptions {
+  /** The seq of the last event that is known; none: from the first on. */
+  after?: number | undefined;
+  /** Output after the result too, until the log expires. */
+  late?: boolean | undefined;
+  /** Ends the following, and not the run. */
+  signal?: AbortSignal | undefined;
+}
+
+function eventOf(wire: WireEvent): RunEvent {
+  const event = camelize<any>(wire);
+  if (event.type === "result") return Object.assign(new Execution(event), { type: "result", seq: event.seq }) as ResultEvent;
+  if (event.type === "display" || event.type === "update") event.result = new Result(event.result);
+  return event as RunEvent;
+}
+
+function shape(keeps: boolean): Shape<RunEvent, Execution> {
+  return { event: eventOf, result: (event) => event as ResultEvent, keeps };
+}
+
+const AWAITED = shape(false);
+const ITERATED = shape(true);
+
+function callbacks(options: RunOptions): Shape<RunEvent, Execution> {
+  const { onStdout, onStderr, onResult, onEvent, onInput } = options;
+  const heard = (event: RunEvent, run: Run): void => {
+    onEvent?.(event);
+    if (event.type === "stdout") onStdout?.(event.text);
+    else if (event.type === "stderr") onStderr?.(event.text);
+    else if (event.type === "display" || event.type === "update") onResult?.(event.result);
+    else if (event.type === "input" && typeof onInput === "function") void answer(event, run, onInput);
+  };
+  return { ...shape(Boolean(options.stream)), heard };
+}
+
+// A run that gets no answer would wait for ever: a function that fails interrupts it.
+async function answer(event: InputEvent, run: Run, ask: (request: InputEvent) => string | Promise<string>): Promise<void> {
+  try {
+    await run.input(await ask(event));
+  } catch {
+    await run.interrupt().catch(() => {});
+  }
+}
+
+/** @internal */
+export function startRun(core: Core, sandbox: string, code: string, options: RunOptions): Run {
+  const { context, stream, onInput, signal, onStdout, onStderr, onResult, onEvent, ...fields } = options;
+  const listens = Boolean(onStdout || onStderr || onResult || onEvent || typeof onInput === "function");
+  const policy = typeof onInput === "function" ? "wait" : (onInput ?? (stream ? undefined : "error"));
+  const wire = snakeize({
+    code,
+    context: typeof context === "object" ? context.id : context,
+    ...fields,
+    onInput: policy,
+    // A connection that goes is had again; what was asked for goes on meanwhile.
+    onDisconnect: fields.onDisconnect ?? "detach",
+    key: fields.key ?? unique(),
+  });
+  // An abort needs the run's id, which comes with its first event.
+  const streams = Boolean(stream) || listens || signal !== undefined;
+  return new Live(core, { op: "run_code", sandbox, fields: wire, stream: streams, late: false }, listens ? callbacks(options) : stream ? ITERATED : AWAITED, signal);
+}
+
+/** The runs of one sandbox. */
+export class Runs {
+  readonly #core: Core;
+  readonly #sandbox: string;
+
+  /** @internal */
+  constructor(core: Core, sandbox: string) {
+    this.#core = core;
+    this.#sandbox = sandbox;
+  }
+
+  /** Runs of code, without their outputs. */
+  list(options: { context?: ContextRef | undefined; limit?: number | undefined } & RequestOptions = {}): Listing<Execution> {
+    const { context, limit } = options;
+    const fields = { sandbox: this.#sandbox, limit, context: typeof context === "object" ? context.id : context };
+    return new Listing(async (after) => {
+      const page = await this.#core.http.call("runs.list", { ...fields, after }, options);
+      return { items: page.items.map((item) => new Execution(item)), next: page.next };
+    });
+  }
+
+  /** How it stands, or ended. */
+  async get(run: string, options?: RequestOptions): Promise<Execution> {
+    return new Execution((await this.#core.http.call("runs.get", { sandbox: this.#sandbox, run }, options)) as ExecutionData);
+  }
+
+  /** Follows a run from its first event, or from the one after `after`. */
+  attach(run: string, options: AttachOptions = {}): Run {
+    const fields = snakeize({ run, after: options.after });
+    const target = { op: "runs.attach" as const, sandbox: this.#sandbox, fields, stream: true, late: options.late ?? false };
+    return new Live(this.#core, target, ITERATED, options.signal);
+  }
+
+  /** Answers a run that waits for input(). */
+  async input(run: string, value: string, options?: RequestOptions): Promise<void> {
+    await this.#core.http.call("runs.input", { sandbox: this.#sandbox, run, value }, options);
+  }
+
+  async interrupt(run: string, options?: RequestOptions): Promise<void> {
+    await this.#core.http.call("runs.interrupt", { sandbox: this.#sandbox, run }, options);
+  }
+}

@@ -1,0 +1,48 @@
+// The middle of an agent's loop: a model's tool call in, the block to send back out.
+import type { Core } from "./core.js";
+import { SandalError } from "./errors.js";
+import type { RequestOptions } from "./http.js";
+
+/** Whose blocks they are: Anthropic Messages, OpenAI Responses, OpenAI Chat Completions, Gemini, MCP. */
+export type ToolFormat = "anthropic" | "openai" | "openai-chat" | "gemini" | "mcp";
+
+export interface ToolOptions extends RequestOptions {
+  /** Else it is seen from the block. */
+  format?: ToolFormat | undefined;
+  /** Where it runs: a sandbox, … */
+  sandbox?: string | { readonly id: string } | undefined;
+  /** … or one that is made on first use and known by this name. */
+  session?: string | undefined;
+}
+
+/** The format of a tool call, by its shape. */
+function formatOf(block: any): ToolFormat {
+  if (block?.type === "tool_use") return "anthropic";
+  if (block?.type === "function_call") return "openai";
+  if (block?.type === "function" && block.function) return "openai-chat";
+  if (block?.functionCall || (block?.args && block?.name)) return "gemini";
+  throw new SandalError("invalid_request", "this is no tool call that is known by its shape: name its format");
+}
+
+export class Tools {
+  readonly #core: Core;
+
+  /** @internal */
+  constructor(core: Core) {
+    this.#core = core;
+  }
+
+  /** What goes into a request's `tools`. */
+  async definitions<T = any>(format: ToolFormat, options: RequestOptions = {}): Promise<T[]> {
+    return (await this.#core.http.json({ method: "GET", path: "/v1/tools", query: { format }, ...options })) as T[];
+  }
+
+  /** Does what a model's tool call asks for; the block to send back. Errors of the code are in it, so that the model can mend it. */
+  async runToolCall<T = any>(block: object, options: ToolOptions = {}): Promise<T> {
+    const { sandbox, session, signal, requestTimeout } = options;
+    const query = { format: options.format ?? formatOf(block), session, sandbox: typeof sandbox === "object" ? sandbox.id : sandbox };
+    // A run has its own time limit.
+    const request = { method: "POST", path: "/v1/tools/run_code", query, json: block, signal, requestTimeout: requestTimeout ?? 0 };
+    return (await this.#core.http.json(request)) as T;
+  }
+}

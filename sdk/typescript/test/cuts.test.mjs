@@ -1,0 +1,147 @@
+// Connections that are cut, at every byte of a small stream: nothing is lost, nothing comes twice, and nothing is done twice.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { all, client, failure, sandbox } from "./help.mjs";
+import { proxy } from "./proxy.mjs";
+
+const sb = await sandbox();
+const AT_ONCE = 6;
+
+/** One run whose connection is cut at that byte; whether there was a cut at all. */
+async function cutAt(way, bytes, options) {
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url, ...options });
+  const mine = await sandal.sandboxes.get(sb.id);
+  between.state.cut[way] = bytes; // what comes next is the run's
+  const token = `${way}-${bytes}`;
+  const events = await all(mine.runCode(`n += 1\nprint(${JSON.stringify(token)})`, { stream: true }));
+  assert.deepEqual(events.map((event) => event.seq), events.map((_, i) => i), token);
+  assert.equal(events.at(-1).type, "result", token);
+  assert.equal(events.at(-1).stdout, `${token}\n`);
+  assert.equal(events.filter((event) => event.type === "stdout").map((event) => event.text).join(""), `${token}\n`);
+  const { cuts } = between.state;
+  sandal.close();
+  between.close();
+  return cuts > 0;
+}
+
+async function everyByte(way, step, options = {}) {
+  await sb.runCode("n = 0");
+  let next = 0;
+  let runs = 0;
+  let isThrough = false;
+  await Promise.all(
+    Array.from({ length: AT_ONCE }, async () => {
+      while (!isThrough) {
+        const bytes = next;
+        next += step;
+        runs++;
+        if (!(await cutAt(way, bytes, options))) isThrough = true;
+      }
+    }),
+  );
+  assert.equal((await sb.runCode("n")).text, String(runs));
+  return next;
+}
+
+test("a WebSocket is cut at every byte that comes", { skip: typeof WebSocket === "undefined" && "this platform has no WebSocket" }, async (t) => {
+  t.diagnostic(`${await everyByte("down", 1, { transport: "websocket" })} bytes`);
+});
+
+test("a WebSocket is cut at bytes that go", { skip: typeof WebSocket === "undefined" && "this platform has no WebSocket" }, async (t) => {
+  t.diagnostic(`${await everyByte("up", 7, { transport: "websocket" })} bytes`);
+});
+
+test("an HTTP stream is cut at every byte that comes", async (t) => {
+  t.diagnostic(`${await everyByte("down", 1, { transport: "http" })} bytes`);
+});
+
+test("an HTTP stream is cut at bytes that go", async (t) => {
+  t.diagnostic(`${await everyByte("up", 7, { transport: "http" })} bytes`);
+});
+
+test("a download goes on where it was cut", async () => {
+  const data = new Uint8Array(3 << 20).map((_, i) => (i * 31) >> 3);
+  await sb.fs.write("large", data);
+  // The ETag is strong once the file is a second old.
+  await new Promise((resolve) => setTimeout(resolve, 1100));
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url });
+  const mine = await sandal.sandboxes.get(sb.id);
+  between.state.cut.down = 1 << 20;
+  assert.equal(Buffer.compare(await mine.fs.read("large"), data), 0);
+  assert.equal(between.state.cuts, 1);
+  assert.ok(between.state.down < data.length * 1.5, `${between.state.down} bytes came`);
+  between.close();
+});
+
+test("an upload goes on where it was cut", async () => {
+  const data = new Uint8Array(9 << 20).map((_, i) => (i * 13) >> 2);
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url });
+  const mine = await sandal.sandboxes.get(sb.id);
+  for (const [name, content] of [["known", data], ["stream", new Blob([data]).stream()]]) {
+    between.state.cut.up = 6 << 20;
+    await mine.fs.write(name, content, { onProgress: () => {} });
+    assert.equal(Buffer.compare(await sb.fs.read(name), data), 0, name);
+  }
+  await mine.fs.write("whole", data.subarray(0, 1 << 20));
+  between.state.cut.up = 1 << 19;
+  await mine.fs.write("whole", data.subarray(0, 1 << 20));
+  assert.equal(between.state.cuts, 3);
+  assert.equal((await sb.fs.stat("whole")).size, 1 << 20);
+  between.close();
+});
+
+test("a watch whose connection is cut tells of the gap", async () => {
+  await sb.fs.mkdir("watched");
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url });
+  const mine = await sandal.sandboxes.get(sb.id);
+  const seen = [];
+  for await (const event of mine.fs.watch("watched")) {
+    seen.push(event.type);
+    if (event.type === "watching") {
+      between.state.cut.down = 1;
+      await sb.fs.write("watched/a", "1"); // is cut off
+    }
+    if (event.type === "overflow") await sb.fs.write("watched/b", "1");
+    if (event.path?.endsWith("b")) break;
+  }
+  assert.deepEqual(seen.slice(0, 2), ["watching", "overflow"]);
+  between.close();
+});
+
+test("a gateway that falls silent is found out", { skip: typeof WebSocket === "undefined" && "this platform has no WebSocket" }, async () => {
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url, silenceTimeout: 0.8, reconnectTimeout: 10 });
+  const mine = await sandal.sandboxes.get(sb.id);
+  const run = mine.runCode("import time\nprint('up', flush=True)\ntime.sleep(1)\n'end'", { stream: true });
+  for await (const event of run) {
+    if (event.type !== "stdout") continue;
+    between.state.cut.hole = true;
+    setTimeout(() => (between.state.cut.hole = false), 1500); // longer than the silence that is borne
+  }
+  assert.equal((await run).text, "'end'");
+  assert.ok(between.state.connections > 2);
+  sandal.close();
+  between.close();
+});
+
+test("a gateway that does not come back is a ConnectionError", async () => {
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url, reconnectTimeout: 0.5 });
+  const mine = await sandal.sandboxes.get(sb.id);
+  const run = mine.runCode("import time\nprint('up', flush=True)\ntime.sleep(20)", { stream: true, onDisconnect: "interrupt" });
+  const seen = [];
+  const error = await failure((async () => {
+    for await (const event of run) {
+      seen.push(event.type);
+      if (event.type === "stdout") between.close();
+    }
+  })());
+  assert.equal(error.name, "ConnectionError");
+  assert.equal(error.status, 0);
+  assert.ok(seen.includes("stdout"));
+  assert.equal((await failure(run)), error);
+});

@@ -1,0 +1,229 @@
+// What no gateway is needed for: where a client looks for its settings, what it asks again, and how long it waits.
+import assert from "node:assert/strict";
+import { mkdtemp, mkdir, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import { test } from "node:test";
+import { failure } from "./help.mjs";
+
+const { Sandal } = await import(process.env.SANDAL_TEST_ENTRY ?? "../dist/esm/index.js");
+
+/** A server that answers by a list of answers, and keeps what it was asked. */
+async function gateway(...answers) {
+  const asked = [];
+  const server = createServer((request, response) => {
+    let body = "";
+    request.on("data", (data) => (body += data));
+    request.on("end", () => {
+      asked.push({ method: request.method, url: request.url, headers: request.headers, body });
+      const answer = answers.length > 1 ? answers.shift() : answers[0];
+      if (answer === "silence") return;
+      if (answer === "cut") return request.socket.destroy();
+      const [status, json, headers = {}] = answer;
+      response.writeHead(status, { "Content-Type": "application/json", ...headers });
+      response.end(json === null ? "" : JSON.stringify(json));
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return {
+    asked,
+    url: `http://127.0.0.1:${server.address().port}`,
+    async [Symbol.asyncDispose]() {
+      server.closeAllConnections?.();
+      await new Promise((resolve) => server.close(resolve));
+    },
+    close() {
+      server.closeAllConnections?.();
+      server.close();
+    },
+  };
+}
+
+const SANDBOX = { id: "sbx-1", name: null, template: "t", state: "running", metadata: {} };
+const NO = (code, status, headers) => [status, { error: { code, message: "no", hint: "do this", pointer: "/a" } }, headers];
+
+async function withGateway(answers, options, act) {
+  const fake = await gateway(...answers);
+  try {
+    return await act(new Sandal({ baseUrl: fake.url, apiKey: "k", transport: "http", ...options }), fake);
+  } finally {
+    fake.close();
+  }
+}
+
+test("options win over the environment, and that over what is usual", async () => {
+  const old = { url: process.env.SANDAL_URL, key: process.env.SANDAL_API_KEY };
+  const urls = [];
+  const fetch = async (url, init) => {
+    urls.push([url, init.headers.Authorization]);
+    return new Response(JSON.stringify({ status: "ok" }));
+  };
+  try {
+    process.env.SANDAL_URL = "http://env.test:1/base/";
+    process.env.SANDAL_API_KEY = "env";
+    await new Sandal({ fetch }).health();
+    await new Sandal({ fetch, baseUrl: "https://given.test", apiKey: "given" }).health();
+    delete process.env.SANDAL_URL;
+    await new Sandal({ fetch }).health();
+  } finally {
+    process.env.SANDAL_URL = old.url;
+    process.env.SANDAL_API_KEY = old.key;
+  }
+  assert.deepEqual(urls, [
+    ["http://env.test:1/base/healthz", "Bearer env"],
+    ["https://given.test/healthz", "Bearer given"],
+    ["http://127.0.0.1:8717/healthz", "Bearer env"],
+  ]);
+  assert.throws(() => new Sandal({ baseUrl: "ftp://x" }), { code: "invalid_request" });
+  assert.throws(() => new Sandal({ maxRetries: -1 }), { code: "invalid_request" });
+});
+
+test("the key file of this machine is for gateways of this machine", { skip: typeof Deno !== "undefined" && "its process is not for tests to change" }, async () => {
+  const dir = await mkdtemp("/tmp/sandal-sdk-");
+  const old = { key: process.env.SANDAL_API_KEY, state: process.env.XDG_STATE_HOME, getuid: process.getuid };
+  const keys = [];
+  const fetch = async (_, init) => {
+    keys.push(init.headers.Authorization);
+    return new Response("{}");
+  };
+  try {
+    delete process.env.SANDAL_API_KEY;
+    process.env.XDG_STATE_HOME = dir;
+    process.getuid = () => 1000;
+    const early = new Sandal({ fetch, baseUrl: "http://127.0.0.1:1" });
+    await early.health(); // there is no key yet
+    await mkdir(`${dir}/sandal`);
+    await writeFile(`${dir}/sandal/key`, "sk-file\n");
+    await early.health();
+    for (const baseUrl of ["http://localhost:1", "http://[::1]:1", "http://localhost.test", "http://127.0.0.1.test", "http://10.0.0.1"]) {
+      await new Sandal({ fetch, baseUrl }).health();
+    }
+  } finally {
+    process.env.SANDAL_API_KEY = old.key;
+    if (old.state === undefined) delete process.env.XDG_STATE_HOME;
+    else process.env.XDG_STATE_HOME = old.state;
+    process.getuid = old.getuid;
+    await rm(dir, { recursive: true });
+  }
+  const sent = "Bearer sk-file";
+  assert.deepEqual(keys, [undefined, sent, sent, sent, undefined, undefined, undefined]);
+});
+
+test("a POST is asked again under its first key", async () => {
+  await withGateway(["cut", NO("draining", 503, { "Retry-After": "0" }), [201, SANDBOX]], {}, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.create({ template: "t", onTimeout: "kill", limits: { memoryMib: 64 }, env: { aB: "c" } });
+    assert.equal(sb.id, "sbx-1");
+    assert.equal(asked.length, 3);
+    assert.equal(new Set(asked.map((one) => one.headers["idempotency-key"])).size, 1);
+    assert.ok(asked[0].headers["idempotency-key"]);
+    assert.deepEqual(JSON.parse(asked[2].body), { template: "t", on_timeout: "kill", limits: { memory_mib: 64 }, env: { aB: "c" } });
+  });
+});
+
+test("what the gateway refuses is not asked again", async () => {
+  for (const [code, status, name] of [
+    ["invalid_request", 400, "InvalidRequestError"],
+    ["unauthorized", 401, "AuthenticationError"],
+    ["forbidden", 403, "PermissionDeniedError"],
+    ["not_found", 404, "NotFoundError"],
+    ["busy", 409, "ConflictError"],
+    ["internal", 500, "ServerError"],
+    ["not_supported", 501, "NotSupportedError"],
+  ]) {
+    await withGateway([NO(code, status)], {}, async (sandal, { asked }) => {
+      const error = await failure(sandal.sandboxes.create({}));
+      assert.deepEqual([error.name, error.code, error.status, error.hint, error.pointer], [name, code, status, "do this", "/a"]);
+      assert.ok(error.message.includes("no"));
+      assert.equal(asked.length, 1, code);
+    });
+  }
+});
+
+test("tries end, and the error says when to come again", async () => {
+  await withGateway([NO("queue_full", 429, { "Retry-After": "0" })], { maxRetries: 2 }, async (sandal, { asked }) => {
+    const error = await failure(sandal.sandboxes.list());
+    assert.deepEqual([error.name, error.code, error.retryAfter], ["RateLimitError", "queue_full", 0]);
+    assert.equal(asked.length, 3);
+  });
+});
+
+test("a DELETE whose answer was lost has done its work", async () => {
+  await withGateway(["cut", NO("sandbox_not_found", 404)], {}, (sandal) => sandal.sandboxes.kill("sbx-1"));
+  await withGateway([NO("sandbox_not_found", 404)], {}, async (sandal) => {
+    assert.equal((await failure(sandal.sandboxes.kill("sbx-1"))).code, "sandbox_not_found");
+  });
+});
+
+test("time limits are kept to, and told", async () => {
+  await withGateway(["silence"], { requestTimeout: 0.3 }, async (sandal, { asked }) => {
+    const begin = performance.now();
+    const error = await failure(sandal.sandboxes.list());
+    const took = performance.now() - begin;
+    assert.equal(error.name, "RequestTimeoutError");
+    assert.ok(took >= 290 && took < 2000, `${took} ms`); // timers may be late where much else runs, but not early
+    assert.equal(asked.length, 1);
+    const own = performance.now();
+    await failure(sandal.sandboxes.list({}, { requestTimeout: 0.1 }));
+    assert.ok(performance.now() - own < 290 + 1000);
+  });
+});
+
+test("a limit holds for the tries together", async () => {
+  await withGateway([NO("draining", 503, { "Retry-After": "20" })], { requestTimeout: 0.3 }, async (sandal) => {
+    const begin = performance.now();
+    assert.equal((await failure(sandal.sandboxes.list())).name, "RequestTimeoutError");
+    assert.ok(performance.now() - begin < 3000);
+  });
+});
+
+test("a signal ends a call with its reason", async () => {
+  await withGateway(["silence"], {}, async (sandal) => {
+    const abort = new AbortController();
+    const reason = new Error("mine");
+    setTimeout(() => abort.abort(reason), 50); // into the wait
+    assert.equal(await failure(sandal.sandboxes.list({}, { signal: abort.signal })), reason);
+  });
+});
+
+test("an answer that is no JSON of ours has its status", async () => {
+  await withGateway([[502, "<html>"]], {}, async (sandal) => {
+    const error = await failure(sandal.sandboxes.list());
+    assert.deepEqual([error.name, error.status], ["ServerError", 502]);
+  });
+});
+
+test("lists come in pages, one ahead", async () => {
+  const page = (id, next) => [200, { items: [{ ...SANDBOX, id }], next }];
+  await withGateway([page("sbx-1", "x"), page("sbx-2", "y"), page("sbx-3", null)], {}, async (sandal, { asked }) => {
+    assert.deepEqual((await sandal.sandboxes.list({ metadata: { kEy: "v" }, limit: 1 })).map((one) => one.id), ["sbx-1", "sbx-2", "sbx-3"]);
+    assert.deepEqual(asked.map((one) => one.url), [
+      "/v1/sandboxes?metadata.kEy=v&limit=1",
+      "/v1/sandboxes?metadata.kEy=v&limit=1&after=x",
+      "/v1/sandboxes?metadata.kEy=v&limit=1&after=y",
+    ]);
+  });
+  await withGateway([page("sbx-1", "x"), page("sbx-2", null)], {}, async (sandal, { asked }) => {
+    for await (const one of sandal.sandboxes.list()) {
+      assert.equal(one.id, "sbx-1");
+      break;
+    }
+    assert.equal(asked.length, 1);
+  });
+});
+
+test("forks and snapshots have their shapes", async () => {
+  const forks = { items: [{ sandbox: { ...SANDBOX, id: "sbx-2", default_context: "c" } }, { error: { code: "quota_exceeded", message: "no" } }], next: null };
+  await withGateway([[200, SANDBOX], [201, forks], [201, { id: "snap-1", created_at: "t" }], [200, SANDBOX]], {}, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.get("sbx-1");
+    const [made, failed] = await sb.fork({ count: 2, wait: 1 });
+    assert.equal(made.sandbox.info.defaultContext, "c");
+    assert.equal(failed.error.code, "quota_exceeded");
+    const snapshot = await sb.snapshot();
+    assert.equal(snapshot.createdAt, "t");
+    await sb.restore(snapshot);
+    assert.deepEqual(asked.slice(1).map((one) => [one.url, JSON.parse(one.body)]), [
+      ["/v1/sandboxes/sbx-1/fork", { count: 2, wait: 1 }],
+      ["/v1/sandboxes/sbx-1/snapshots", {}],
+      ["/v1/sandboxes/sbx-1/restore", { snapshot: "snap-1" }],
+    ]);
+  });
+});
