@@ -7,18 +7,22 @@ import json
 import os
 import re
 import shutil
+import signal
+import socket
+import subprocess
 import tarfile
 import threading
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, RUNTIMES, SDK, TOOLS, Suites, any_node, check, platform
+from harness.daemon import Daemon, clean_environment
 
 KB = 1000
 
 # What each platform shows that the one before does not: sockets; HTTP alone; the oldest Node; other engines.
 SUITES = {
-    "node24": ["cuts", "runs", "objects", "files", "commands", "parallel", "units"],
+    "node24": ["cuts", "runs", "objects", "files", "commands", "parallel", "tools", "units"],
     "node20": ["cuts", "runs", "commands", "units"],
     "node18": ["files", "commands", "units"],
     "bun": ["runs", "files", "commands", "units"],
@@ -207,3 +211,34 @@ def test_overhead(project: Path, environment: dict[str, str]) -> None:
                  env={**environment, "SANDAL_TEST_ENTRY": str(project / "node_modules/@sandal/sdk/dist/esm/index.js")})
     figures = json.loads(said)
     assert set(figures) == {"rounds", "raw_p50_ms", "sdk_p50_ms", "added_p50_ms"}
+
+
+def test_a_gateway_that_is_killed_ends_the_run_with_its_cause(project: Path) -> None:
+    """The stream goes on over the gateway's end and its next start; the caller sees one run, and its true end."""
+    program = """
+        import { Sandal } from "@sandal/sdk";
+        const sandal = new Sandal();
+        const sb = await sandal.sandboxes.create({ template: "code-interpreter-python" });
+        await sb.runCode("kept = 'yes'");
+        const seqs = [];
+        for await (const event of sb.runCode("import time\\nprint('up', flush=True)\\ntime.sleep(3)", { stream: true })) {
+          seqs.push(event.seq);
+          if (event.type === "stdout") console.log("up");
+          if (event.type === "result") console.log(event.status, event.stdout === "up\\n", event.error.state);
+        }
+        console.log(seqs.every((seq, i) => seq === i));
+        console.log((await sb.runCode("kept")).text);
+        await sb.kill();
+    """
+    with socket.socket() as probe:  # the next gateway has to come back where this one was
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with Daemon(listen=f"127.0.0.1:{port}") as own:
+        script = project / "killed.mjs"
+        script.write_text(program)
+        environment = {**clean_environment(), "SANDAL_URL": own.url, "SANDAL_API_KEY": own.key or ""}
+        for name in ("node24", "node20"):  # by WebSocket, by HTTP
+            with subprocess.Popen([platform(name), str(script)], env=environment, cwd=project, text=True, stdout=subprocess.PIPE) as process:
+                assert process.stdout and process.stdout.readline() == "up\n"
+                os.kill(own.gateway_pid(), signal.SIGKILL)
+                assert process.communicate(timeout=60)[0].splitlines() == ["gateway_restart true kept", "true", "'yes'"]

@@ -60,7 +60,7 @@ export class Snapshots {
     return camelize<Snapshot>(await this.#core.http.json({ method: "GET", path: `/v1/snapshots/${segment(id)}`, ...options }));
   }
 
-  async remove(id: string, options: RequestOptions = {}): Promise<void> {
+  async delete(id: string, options: RequestOptions = {}): Promise<void> {
     await this.#core.http.json({ method: "DELETE", path: `/v1/snapshots/${segment(id)}`, ...options });
   }
 }
@@ -100,7 +100,7 @@ export class Keys {
     return this.#core.http.call("keys.create", fields, options);
   }
 
-  async remove(id: string, options?: RequestOptions): Promise<void> {
+  async delete(id: string, options?: RequestOptions): Promise<void> {
     await this.#core.http.call("keys.delete", { id }, options);
   }
 }
@@ -132,7 +132,7 @@ export class Sandal {
   }
 
   /** A context by its id alone, in whatever sandbox. */
-  findContext(context: string, options?: RequestOptions): Promise<Context> {
+  context(context: string, options?: RequestOptions): Promise<Context> {
     return this.#core.http.call("contexts.find", { context }, options);
   }
 

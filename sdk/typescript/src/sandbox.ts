@@ -3,6 +3,7 @@ import { camelize, snakeize } from "./case.js";
 import { type Command, type ExecOptions, type Process, Processes, startCommand, startProcess } from "./commands.js";
 import { Contexts } from "./contexts.js";
 import type { Core } from "./core.js";
+import { errorOf } from "./failure.js";
 import { Files } from "./files.js";
 import type { CommandResult, Exposed, NetworkLog, Operations, SandboxInfo, SandboxMetrics, SandboxUsage } from "./generated.js";
 import { segment, type RequestOptions } from "./http.js";
@@ -19,9 +20,6 @@ export interface Snapshot {
 export interface WaitOptions extends RequestOptions {
   wait?: number | undefined;
 }
-
-/** One copy that a fork made, or why it could not be made. */
-export type Fork = { sandbox: Sandbox; error?: undefined } | { sandbox?: undefined; error: { code: string; message: string; hint?: string } };
 
 export class Sandbox {
   readonly #core: Core;
@@ -137,11 +135,18 @@ export class Sandbox {
     });
   }
 
-  /** Live copies, each with the state of every context. NotSupportedError where the gateway cannot. */
-  async fork(options: { count?: number | undefined } & WaitOptions = {}): Promise<Fork[]> {
+  /**
+   * Live copies, each with the state of every context. When one cannot be made its error is thrown, and the others are ended
+   * again. NotSupportedError where the gateway cannot.
+   */
+  async fork(options: { count?: number | undefined } & WaitOptions = {}): Promise<Sandbox[]> {
     const answer = await this.#post("fork", { count: options.count ?? 1, wait: options.wait }, options);
-    const list = (Array.isArray(answer) ? answer : (answer as { items: unknown[] }).items) as { sandbox?: unknown; error?: Fork["error"] }[];
-    return list.map((item) => (item.sandbox ? { sandbox: new Sandbox(this.#core, camelize<SandboxInfo>(item.sandbox)) } : { error: item.error! }));
+    const list = (Array.isArray(answer) ? answer : (answer as { items: unknown[] }).items) as { sandbox?: unknown; error?: object }[];
+    const made = list.filter((item) => item.sandbox).map((item) => new Sandbox(this.#core, camelize<SandboxInfo>(item.sandbox)));
+    const failed = list.find((item) => item.error);
+    if (!failed) return made;
+    await Promise.allSettled(made.map((sandbox) => sandbox.kill()));
+    throw errorOf(failed.error);
   }
 
   /** Keeps it as it stands. NotSupportedError where the gateway cannot. */

@@ -2,17 +2,31 @@
 import type { Core } from "./core.js";
 import { SandalError } from "./errors.js";
 import type { RequestOptions } from "./http.js";
+import { unique } from "./platform.js";
 
 /** Whose blocks they are: Anthropic Messages, OpenAI Responses, OpenAI Chat Completions, Gemini, MCP. */
 export type ToolFormat = "anthropic" | "openai" | "openai-chat" | "gemini" | "mcp";
 
+/** Where a call runs, and how much of what came of it the model reads. */
 export interface ToolOptions extends RequestOptions {
   /** Else it is seen from the block. */
   format?: ToolFormat | undefined;
-  /** Where it runs: a sandbox, … */
+  /** A sandbox that is there. */
   sandbox?: string | { readonly id: string } | undefined;
-  /** … or one that is made on first use and known by this name. */
+  /** A key of your own, one a conversation: its sandbox is made by the first call. Else all calls of a client are one conversation. */
   session?: string | undefined;
+  /** Seconds that code may run for, at most. */
+  timeout?: number | undefined;
+  /** Most tokens of text, as the gateway estimates them. */
+  maxTokens?: number | undefined;
+  /** false: no pictures in the answer. */
+  images?: boolean | undefined;
+}
+
+/** What `call` answers: a CallToolResult of the Model Context Protocol. */
+export interface ToolResult {
+  content: ({ type: "text"; text: string } | { type: "image"; data: string; mimeType: string })[];
+  isError?: boolean;
 }
 
 /** The format of a tool call, by its shape. */
@@ -26,6 +40,7 @@ function formatOf(block: any): ToolFormat {
 
 export class Tools {
   readonly #core: Core;
+  readonly #session = `sdk-${unique()}`;
 
   /** @internal */
   constructor(core: Core) {
@@ -39,10 +54,21 @@ export class Tools {
 
   /** Does what a model's tool call asks for; the block to send back. Errors of the code are in it, so that the model can mend it. */
   async runToolCall<T = any>(block: object, options: ToolOptions = {}): Promise<T> {
-    const { sandbox, session, signal, requestTimeout } = options;
-    const query = { format: options.format ?? formatOf(block), session, sandbox: typeof sandbox === "object" ? sandbox.id : sandbox };
-    // A run has its own time limit.
+    const { sandbox, session, timeout, maxTokens, images, signal, requestTimeout } = options;
+    const query = {
+      format: options.format ?? formatOf(block),
+      ...(sandbox === undefined ? { session: session ?? this.#session } : { sandbox: typeof sandbox === "object" ? sandbox.id : sandbox }),
+      timeout,
+      max_tokens: maxTokens,
+      images,
+    };
+    // Code has its own time limit.
     const request = { method: "POST", path: "/v1/tools/run_code", query, json: block, signal, requestTimeout: requestTimeout ?? 0 };
     return (await this.#core.http.json(request)) as T;
+  }
+
+  /** The tool for any other framework: `(name, args) => result`. */
+  call(name: string, args: object, options: Omit<ToolOptions, "format"> = {}): Promise<ToolResult> {
+    return this.runToolCall<ToolResult>({ name, arguments: args }, { ...options, format: "mcp" });
   }
 }

@@ -49,7 +49,7 @@ test("contexts: create, get, list, rename, reset, interrupt, remove", async () =
   assert.equal((await sb.contexts.get("first")).id, context.id);
   assert.equal((await sb.contexts.update(context, { name: "second" })).name, "second");
   assert.ok((await sb.contexts.list()).some((one) => one.id === context.id));
-  assert.equal((await sandal.findContext(context.id)).sandbox, sb.id);
+  assert.equal((await sandal.context(context.id)).sandbox, sb.id);
   await sb.runCode("x = 1", { context });
   assert.equal(await sb.contexts.interrupt(context), false);
   assert.equal((await sb.contexts.reset(context.id)).id, context.id);
@@ -159,7 +159,7 @@ test("keys: made, listed, used, removed", async () => {
   const other = client({ apiKey: key.key });
   assert.ok(Array.isArray(await other.sandboxes.list()));
   assert.equal((await failure(other.keys.list())).name, "PermissionDeniedError");
-  await sandal.keys.remove(key.id);
+  await sandal.keys.delete(key.id);
   assert.equal((await failure(other.sandboxes.list())).name, "AuthenticationError");
 });
 

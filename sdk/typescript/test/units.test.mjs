@@ -212,16 +212,20 @@ test("lists come in pages, one ahead", async () => {
 
 test("forks and snapshots have their shapes", async () => {
   const forks = { items: [{ sandbox: { ...SANDBOX, id: "sbx-2", default_context: "c" } }, { error: { code: "quota_exceeded", message: "no" } }], next: null };
-  await withGateway([[200, SANDBOX], [201, forks], [201, { id: "snap-1", created_at: "t" }], [200, SANDBOX]], {}, async (sandal, { asked }) => {
+  const gone = [204, null];
+  await withGateway([[200, SANDBOX], [201, { items: forks.items.slice(0, 1) }], [201, forks], gone, [201, { id: "snap-1", created_at: "t" }], [200, SANDBOX]], {}, async (sandal, { asked }) => {
     const sb = await sandal.sandboxes.get("sbx-1");
-    const [made, failed] = await sb.fork({ count: 2, wait: 1 });
-    assert.equal(made.sandbox.info.defaultContext, "c");
-    assert.equal(failed.error.code, "quota_exceeded");
+    const [made] = await sb.fork({ count: 1, wait: 1 });
+    assert.equal(made.info.defaultContext, "c");
+    const failed = await failure(sb.fork({ count: 2 }));
+    assert.deepEqual([failed.name, failed.code], ["RateLimitError", "quota_exceeded"]);
     const snapshot = await sb.snapshot();
     assert.equal(snapshot.createdAt, "t");
     await sb.restore(snapshot);
-    assert.deepEqual(asked.slice(1).map((one) => [one.url, JSON.parse(one.body)]), [
-      ["/v1/sandboxes/sbx-1/fork", { count: 2, wait: 1 }],
+    assert.deepEqual(asked.slice(1).map((one) => [one.url, one.body && JSON.parse(one.body)]), [
+      ["/v1/sandboxes/sbx-1/fork", { count: 1, wait: 1 }],
+      ["/v1/sandboxes/sbx-1/fork", { count: 2 }],
+      ["/v1/sandboxes/sbx-2", ""], // the copy that was made
       ["/v1/sandboxes/sbx-1/snapshots", {}],
       ["/v1/sandboxes/sbx-1/restore", { snapshot: "snap-1" }],
     ]);

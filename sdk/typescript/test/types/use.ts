@@ -63,8 +63,7 @@ export async function use(code: string): Promise<void> {
   await sb.fs.write("b", 1);
   const url: string = await sb.expose(8000);
   const [copy] = await sb.fork({ count: 1 });
-  if (copy?.sandbox) console.log(copy.sandbox.id, url);
-  else console.log(copy?.error.code);
+  console.log(copy?.id, url);
 
   try {
     r.raise();
