@@ -170,7 +170,8 @@ static int write_all(int fd, const char *data, size_t len)
     return 0;
 }
 
-/* Creates and fills the temporary file; it is on disk when this returns 0. */
+/* Creates and fills the temporary file. It need not be on disk: the sockets that it names die with
+ * the machine. */
 static int write_tmp(int dirfd, const char *tmp, kg_slice_t text)
 {
     int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -179,11 +180,7 @@ static int write_tmp(int dirfd, const char *tmp, kg_slice_t text)
     if (fd < 0) {
         return -errno;
     }
-    int rc = fchmod(fd, 0600) < 0 ? -errno : write_all(fd, text.data, text.len);
-    if (rc == 0 && fsync(fd) < 0) {
-        rc = -errno;
-    }
-    return rc;
+    return fchmod(fd, 0600) < 0 ? -errno : write_all(fd, text.data, text.len);
 }
 
 int kg_connfile_write(int dirfd, const char *name, const kg_connfile_t *cf, kg_err_t *err)
@@ -200,9 +197,6 @@ int kg_connfile_write(int dirfd, const char *name, const kg_connfile_t *cf, kg_e
     rc = write_tmp(dirfd, tmp, kg_buf_slice(&text));
     sodium_memzero(text.data, text.len);
     if (rc == 0 && renameat(dirfd, tmp, dirfd, name) < 0) {
-        rc = -errno;
-    }
-    if (rc == 0 && fsync(dirfd) < 0) {
         rc = -errno;
     }
     if (rc < 0) {

@@ -17,7 +17,7 @@ typedef struct kg_connfile {
 
 int kg_connfile_format(const kg_connfile_t *cf, kg_buf_t *out);
 int kg_connfile_parse(kg_slice_t text, kg_connfile_t *ret_cf, kg_err_t *err);
-/* name is one path component. fsync'ed, 0600. */
+/* name is one path component. 0600; not fsync'ed. */
 int kg_connfile_write(int dirfd, const char *name, const kg_connfile_t *cf, kg_err_t *err);
 int kg_connfile_read(int dirfd, const char *name, kg_connfile_t *ret_cf, kg_err_t *err);
 

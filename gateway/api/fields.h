@@ -30,6 +30,8 @@ extern const kg_field_t kg_fields_processes_input[];
 extern const kg_field_t kg_fields_processes_signal[];
 extern const kg_field_t kg_fields_processes_resize[];
 extern const kg_field_t kg_fields_processes_attach[];
+extern const kg_field_t kg_fields_contexts_connect[];
+extern const kg_field_t kg_fields_connection[];
 extern const kg_field_t kg_fields_expose[];
 extern const kg_field_t kg_fields_unexpose[];
 extern const kg_field_t kg_fields_fs_read[];

@@ -9,6 +9,7 @@ kg_op_fn kg_do_sandboxes_create, kg_do_sandboxes_list, kg_do_sandboxes_get, kg_d
 kg_op_fn kg_do_contexts_create, kg_do_contexts_list, kg_do_contexts_get, kg_do_contexts_update,
     kg_do_contexts_delete, kg_do_contexts_reset, kg_do_contexts_interrupt, kg_do_contexts_complete,
     kg_do_contexts_inspect, kg_do_contexts_variables;
+kg_op_fn kg_do_contexts_connect, kg_do_connections_list, kg_do_connections_delete;
 kg_op_fn kg_do_run_code, kg_do_runs_list, kg_do_runs_get, kg_do_runs_attach, kg_do_runs_input,
     kg_do_runs_interrupt;
 kg_op_fn kg_do_sandboxes_pause, kg_do_sandboxes_resume, kg_do_sandboxes_metrics,

@@ -9,6 +9,7 @@
 #include "gateway/api/call.h"
 #include "gateway/api/handlers.h"
 #include "gateway/base/clock.h"
+#include "gateway/context/connect.h"
 
 static json_t *time_json(uint64_t wall_ns)
 {
@@ -135,5 +136,6 @@ void kg_do_keys_delete(kg_call_t *call)
         return;
     }
     kg_auth_forget(kg_api_auth(call->api));
+    kg_connections_end_of_key(call->core, kg_call_string(call, "id"));
     kg_call_none(call);
 }

@@ -54,6 +54,12 @@ static int put_core(kg_buf_t *out, const kg_core_stats_t *s)
         {"kernel_message_bytes_total", "counter", "Bytes of messages from kernels.", s->bytes},
         {"kernel_messages_dropped_total", "counter",
          "Messages from kernels that were forged, malformed or over a cap.", s->dropped},
+        {"jupyter_connection_files", "gauge", "Connection files there are.", s->connections},
+        {"jupyter_connection_dropped_total", "counter",
+         "Messages to connection files that were forged, malformed or repeated.",
+         s->connection_dropped},
+        {"jupyter_connection_lost_total", "counter",
+         "Messages that clients of connection files did not read in time.", s->connection_lost},
         {"queue_full_total", "counter", "Runs refused because a queue was full.", s->queue_full},
     };
     return put_simple(out, rows, KG_ARRAY_LEN(rows));

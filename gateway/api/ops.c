@@ -89,6 +89,13 @@ static const kg_op_t ops[] = {
      kg_fields_contexts_inspect, BOX, READY, "Inspection", kg_do_contexts_inspect},
     {"contexts.variables", "GET", CTX "/variables", "Variables with type, shape and preview",
      kg_fields_contexts_variables, BOX, READY, "VariableList", kg_do_contexts_variables},
+    {"contexts.connect", "POST", CTX "/connect",
+     "Make a connection file for Jupyter clients that speak ZeroMQ", kg_fields_contexts_connect,
+     BOX, CREATES | READY | KG_OP_SECRET, "NewConnection", kg_do_contexts_connect},
+    {"connections.list", "GET", CTX "/connections", "List connection files", kg_fields_context, BOX,
+     0, "ConnectionList", kg_do_connections_list},
+    {"connections.delete", "DELETE", CTX "/connections/{connection}", "Revoke a connection file",
+     kg_fields_connection, BOX, NO_BODY, "", kg_do_connections_delete},
 
     {"run_code", "POST", SBX "/run_code", "Run code", kg_fields_run_code, BOX,
      KG_OP_STREAMS | KG_OP_OWN_KEY | READY, "Execution", kg_do_run_code},

@@ -93,6 +93,10 @@ static void core_config(const kg_config_t *config, const char *data_home, kg_cor
     ret->zygotes_max = (unsigned)config->zygotes.max;
     ret->zygote_per_owner = config->zygotes.per_owner;
     ret->zygote_idle_s = (unsigned)(config->zygotes.idle / KG_NS_PER_S);
+    ret->connections_max = (unsigned)config->jupyter.connections;
+    ret->context_connections_max = (unsigned)config->jupyter.context_connections;
+    ret->connect_tcp = config->jupyter.connect_tcp;
+    ret->connection_unread_max = config->jupyter.unread_bytes;
     ret->pool_memory_mib = config->pools.memory_mib;
     ret->pool_sizes = (const char *const *)config->pools.sizes.items;
     ret->pool_size_count = config->pools.sizes.count;

@@ -92,6 +92,9 @@ typedef struct kg_config {
         kg_strlist_t env;
         uint64_t unread_bytes;
         uint64_t sessions;
+        uint64_t connections;
+        uint64_t context_connections;
+        bool connect_tcp;
     } jupyter;
     struct { /* nanoseconds */
         uint64_t run;

@@ -23,13 +23,6 @@ bool kg_kernel_id_valid(const char *id)
     }
 }
 
-static bool is_own(const kg_sandbox_t *sandbox, const kg_principal_t *who)
-{
-    const char *key = kg_sandbox_metadata(sandbox, KG_JUPYTER_META_KEY);
-    return kg_sandbox_metadata(sandbox, KG_JUPYTER_META_SPEC) && key &&
-           strcmp(key, who->key.id) == 0;
-}
-
 void kg_kernel_of(kg_context_t *context, const kg_principal_t *who, kg_kernel_ref_t *ret_ref)
 {
     kg_sandbox_t *sandbox = kg_context_sandbox(context);
@@ -43,7 +36,7 @@ void kg_kernel_of(kg_context_t *context, const kg_principal_t *who, kg_kernel_re
         .id = its_kernel && chosen && kg_kernel_id_valid(chosen) ? chosen : id,
         .key = who->key.id,
         .may_restart = kg_auth_allow(who, KG_RIGHT_USE, NULL, NULL) == 0,
-        .own = its_kernel && is_own(sandbox, who),
+        .own = its_kernel && kg_sandbox_started_by(sandbox, who->key.id),
     };
 }
 

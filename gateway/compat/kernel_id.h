@@ -8,12 +8,6 @@
 #include "gateway/context/context.h"
 #include "gateway/context/sandbox.h"
 
-/* Metadata of a sandbox that was made for a kernel: what was asked for, the id of the API key that
- * started it, and its id, where the client chose one. */
-#define KG_JUPYTER_META_SPEC "jupyter.kernelspec"
-#define KG_JUPYTER_META_KEY "jupyter.key"
-#define KG_JUPYTER_META_ID "jupyter.kernel_id"
-
 /* Borrowed for the loop turn. */
 typedef struct kg_kernel_ref {
     kg_sandbox_t *sandbox;

@@ -37,6 +37,7 @@ int kg_attach_open(kg_context_t *context,
     a->user = user;
     DL_APPEND(context->bridge->attaches, a);
     context->bridge->count++;
+    context->bridge->hears += sink->part == KG_ATTACH_HEARS;
     *ret_attach = a;
     return 0;
 }
@@ -61,6 +62,7 @@ static void take_off(kg_context_t *context, kg_attach_t *a)
     forget(context, a);
     DL_DELETE(context->bridge->attaches, a);
     context->bridge->count--;
+    context->bridge->hears -= a->sink.part == KG_ATTACH_HEARS;
     a->context = NULL;
 }
 
@@ -78,7 +80,7 @@ void kg_bridge_end(kg_context_t *context, bool deleted)
 {
     while (context->bridge && context->bridge->attaches) {
         kg_attach_t *a = context->bridge->attaches;
-        if (deleted) {
+        if (deleted && a->sink.part != KG_ATTACH_ASKS) {
             kg_bridge_status(context, a, "dead", (kg_slice_t){0});
         }
         take_off(context, a);
@@ -88,7 +90,27 @@ void kg_bridge_end(kg_context_t *context, bool deleted)
 
 unsigned kg_context_attached(const kg_context_t *context)
 {
-    return context->bridge ? context->bridge->count : 0;
+    return context->bridge ? context->bridge->count - context->bridge->hears : 0;
+}
+
+bool kg_attach_idle(const kg_attach_t *a)
+{
+    const kg_forward_t *f = NULL;
+    const kg_run_t *run = NULL;
+    if (!a->context) {
+        return true;
+    }
+    DL_FOREACH (a->context->bridge->forwards, f) {
+        if (f->attach == a) {
+            return false;
+        }
+    }
+    DL_FOREACH (a->context->sandbox->runs, run) {
+        if (run->client && run->client->attach == a) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* ---- runs ---- */
@@ -570,4 +592,17 @@ int kg_attach_send(kg_attach_t *a, const kg_ws_msg_t *frame, kg_err_t *err)
         act(a, &msg);
     }
     return 0;
+}
+
+int kg_attach_refuse(kg_attach_t *a,
+                     const kg_ws_msg_t *frame,
+                     const kg_err_t *refusal,
+                     kg_err_t *err)
+{
+    KG_AUTO(kg_client_msg_fini) kg_client_msg_t msg = {0};
+    int rc = a->context ? kg_client_msg_open(frame, &msg, err) : 0;
+    if (rc == 0 && a->context) {
+        refuse(a, &msg, refusal);
+    }
+    return rc;
 }

@@ -12,8 +12,17 @@
 
 typedef struct kg_attach kg_attach_t;
 
+/* A connection of many clients that hear one publication attaches once to hear it, and once more
+ * for each client. */
+typedef enum kg_attach_part {
+    KG_ATTACH_WHOLE,
+    KG_ATTACH_HEARS, /* what goes to all, and does not count as a client */
+    KG_ATTACH_ASKS,  /* what is said to it alone, on whatever channel */
+} kg_attach_part_t;
+
 /* Members are needed. None of them may close an attach from inside. */
 typedef struct kg_attach_sink {
+    kg_attach_part_t part;
     /* Of the kernel, or of the gateway in its voice; the parts are strict JSON in UTF-8. Borrowed
      * for the call. */
     void (*on_message)(void *user, const kg_ws_msg_t *msg);
@@ -43,6 +52,20 @@ void kg_attach_expect_restart(kg_attach_t *attach, bool expected);
 /* A message of the client's; frame is borrowed. What is wrong with it is answered by a message,
  * unless nobody can be: -EBADMSG, -E2BIG, and err (invalid_frame). */
 int kg_attach_send(kg_attach_t *attach, const kg_ws_msg_t *frame, kg_err_t *err);
+
+/* The same, but that it is not carried out: it is answered with refusal, if it can be. */
+int kg_attach_refuse(kg_attach_t *attach,
+                     const kg_ws_msg_t *frame,
+                     const kg_err_t *refusal,
+                     kg_err_t *err);
+/* Nothing that it asked for is under way. */
+bool kg_attach_idle(const kg_attach_t *attach);
+/* A message of the gateway in the kernel's voice. parent and content: JSON objects. */
+void kg_attach_say(kg_attach_t *attach,
+                   kg_channel_t channel,
+                   const char *msg_type,
+                   kg_slice_t parent,
+                   kg_slice_t content);
 
 unsigned kg_context_attached(const kg_context_t *context);
 

@@ -48,7 +48,8 @@ struct kg_attach {
 
 struct kg_bridge {
     kg_attach_t *attaches;
-    unsigned count;
+    unsigned count;           /* of them */
+    unsigned hears;           /* that are no clients */
     kg_parent_t *parents;     /* uthash */
     kg_parent_t *parent_list; /* the same */
     kg_forward_t *forwards;

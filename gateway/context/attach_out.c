@@ -25,7 +25,9 @@ static void deliver(const kg_context_t *context, kg_attach_t *to, const kg_ws_ms
         return;
     }
     DL_FOREACH_SAFE (context->bridge->attaches, a, next) {
-        a->sink.on_message(a->user, msg);
+        if (a->sink.part != KG_ATTACH_ASKS) {
+            a->sink.on_message(a->user, msg);
+        }
     }
 }
 
@@ -69,6 +71,17 @@ void kg_bridge_say(kg_context_t *context,
                   content},
     };
     deliver(context, to, &msg);
+}
+
+void kg_attach_say(kg_attach_t *attach,
+                   kg_channel_t channel,
+                   const char *msg_type,
+                   kg_slice_t parent,
+                   kg_slice_t content)
+{
+    if (attach->context) {
+        kg_bridge_say(attach->context, attach, channel, msg_type, parent, content);
+    }
 }
 
 void kg_bridge_status(kg_context_t *context, kg_attach_t *to, const char *state, kg_slice_t parent)

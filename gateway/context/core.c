@@ -13,6 +13,7 @@
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
 #include "gateway/context/command.h"
+#include "gateway/context/connect_internal.h"
 #include "gateway/context/files.h"
 #include "gateway/context/internal.h"
 #include "gateway/context/warm.h"
@@ -36,6 +37,9 @@ void kg_core_config_defaults(kg_core_config_t *ret_config)
         .sandboxes_max = 1000,
         .contexts_max = 64,
         .processes_max = 256,
+        .connections_max = KG_CONNECTIONS,
+        .context_connections_max = KG_CONTEXT_CONNECTIONS,
+        .connection_unread_max = KG_CONNECTION_UNREAD,
         .retain_s = 300,
         .code_max = 8U << 20,
         .cmd_max = KG_COMMAND_BYTES_MAX,
@@ -375,6 +379,7 @@ int kg_core_create(kg_loop_t *loop,
     core->keeper = keeper;
     core->store = store;
     core->logs_fd = -1;
+    core->connections_fd = core->channels_fd = -1;
     if (copy_config(core, config) || take_env(core, config)) {
         return kg_oom(err);
     }
@@ -382,6 +387,7 @@ int kg_core_create(kg_loop_t *loop,
     rc = rc ? rc : kg_store_node(store, &core->node, err);
     rc = rc ? rc : load_templates(core, config, err);
     rc = rc ? rc : open_logs(core, err);
+    rc = rc ? rc : kg_connections_create(core, err);
     rc = rc ? rc : kg_core_recover(core, err);
     rc = rc ? rc : make_spares(core, err);
     rc = rc ? rc : kg_warm_create(core, config, err);
@@ -484,6 +490,7 @@ void kg_core_destroy(kg_core_t **core)
     kg_warm_destroy(c);
     kg_files_destroy(c);
     destroy_sandboxes(c);
+    kg_connections_destroy(c);
     kg_zygotes_destroy(c);
     destroy_leftovers(c);
     kg_timer_close(&c->later_timer);
@@ -562,6 +569,7 @@ void kg_core_stats(const kg_core_t *core, kg_core_stats_t *ret_stats)
             stats.dropped += kernel.bad_signature + kernel.malformed;
         }
     }
+    stats.connections = core->connection_count;
     stats.log_bytes = kg_run_budget_bytes(core->budget);
     *ret_stats = stats;
 }

@@ -66,9 +66,13 @@ typedef struct kg_core_config {
     uint64_t output_bytes, output_bytes_max; /* of one run: default and the operator's cap */
     uint64_t result_bytes, result_bytes_max;
     uint64_t events, events_max;
-    kg_pool_fill_t pool_fill;      /* warm pools, off by default */
-    uint64_t pool_memory_mib;      /* of all their members; 0 = an eighth of the host's */
-    const char *const *pool_sizes; /* TEMPLATE[/START]:MIN-MAX, instead of the template's */
+    kg_pool_fill_t pool_fill;         /* warm pools, off by default */
+    unsigned connections_max;         /* connection files in the daemon; 0 = none */
+    unsigned context_connections_max; /* at one context */
+    bool connect_tcp;                 /* they may be on loopback, where all local users are */
+    uint64_t connection_unread_max;   /* bytes that a connection's subscribers may leave unread */
+    uint64_t pool_memory_mib;         /* of all their members; 0 = an eighth of the host's */
+    const char *const *pool_sizes;    /* TEMPLATE[/START]:MIN-MAX, instead of the template's */
     size_t pool_size_count;
 } kg_core_config_t;
 void kg_core_config_defaults(kg_core_config_t *ret_config);
@@ -135,7 +139,9 @@ typedef struct kg_core_stats {
     uint64_t bytes;    /* of those */
     uint64_t dropped;  /* of those: forged, malformed, over a cap */
     uint64_t queue_full;
-    uint64_t run_wall_ns; /* sum over ended runs */
+    uint64_t connection_dropped; /* messages to connection files: forged, malformed, repeated */
+    uint64_t connection_lost;    /* messages that their clients did not read in time */
+    uint64_t run_wall_ns;        /* sum over ended runs */
     /* ended runs by wall time: each in the first bucket that holds it, the last one has no bound */
     uint64_t runs_by_wall[KG_RUN_WALL_BUCKETS + 1];
     /* gauges */
@@ -145,6 +151,7 @@ typedef struct kg_core_stats {
     uint64_t runs_running;
     uint64_t runs_queued;
     uint64_t commands_running;
+    uint64_t connections; /* connection files */
     uint64_t sandboxes_paused;
     uint64_t log_bytes;
 } kg_core_stats_t;

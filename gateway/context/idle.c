@@ -2,6 +2,7 @@
  * end. Each minute: budgets, the ledger's size, and what is left of runs whose Execution has gone
  * too. */
 #include "gateway/base/log.h"
+#include "gateway/context/connect_internal.h"
 #include "gateway/context/files.h"
 #include "gateway/context/internal.h"
 #include "gateway/context/warm.h"
@@ -56,6 +57,9 @@ void kg_core_tick(void *user)
     if (core->ticks % KG_LEDGER_S == 0) {
         kg_ledger_tick(core);
         kg_kernel_records_tick(core);
+    }
+    if (core->ticks % KG_KEYS_S == 0) {
+        kg_connections_tick(core);
     }
     if (minute) {
         kg_run_budget_tick(core->budget, kg_wall_ns());

@@ -739,7 +739,6 @@ struct kg_core {
     kg_timer_t *later_timer;
     kg_timer_t *flush_timer; /* for logs whose flush waits */
     kg_timer_t *tick;
-    unsigned ticks;
     kg_heap_t heap;
     kg_timer_t *drain_timer;
     kg_hook_t hook;
@@ -749,13 +748,17 @@ struct kg_core {
     kg_workq_t *spare_work;
     kg_spare_job_t *spare_job; /* under way */
     int logs_fd;
+    int connections_fd; /* STATE/connections, their files; -1: not made */
+    int channels_fd;    /* STATE/channels, their sockets; likewise */
+    unsigned connection_count;
+    unsigned ticks;
     bool keeper_ready;
     bool keeper_lost;
     bool draining;
-    uint64_t drain_deadline_ns;
     bool drain_over; /* the grace has passed, or nothing ran any more */
     bool drained;
     bool destroying;
+    uint64_t drain_deadline_ns;
     kg_fn *drain_done;
     void *drain_user;
     uint64_t last_created_ns;
@@ -764,7 +767,8 @@ struct kg_core {
     struct kg_fsop *fsops; /* files_priv.h */
     struct kg_upload *uploads;
     kg_expose_base_t expose;
-    kg_pools_t *pools; /* NULL: none */
+    struct kg_connection *connections; /* connect_internal.h */
+    kg_pools_t *pools;                 /* NULL: none */
     kg_timer_t *pool_timer;
     bool pool_soon;     /* it runs */
     unsigned hidden;    /* sandboxes of pools, those that end too */

@@ -2,6 +2,8 @@
 #ifndef KG_CONTEXT_SANDBOX_H
 #define KG_CONTEXT_SANDBOX_H
 
+#include <string.h>
+
 #include "gateway/context/core.h"
 
 /* What a create asks for. Borrowed for the call. NULL, -1 = not asked for. JSON values may be of
@@ -39,6 +41,17 @@ const char *kg_sandbox_default_context(const kg_sandbox_t *sandbox); /* its id, 
 const char *kg_sandbox_name(const kg_sandbox_t *sandbox);            /* or NULL */
 /* One value of its metadata, or NULL. */
 const char *kg_sandbox_metadata(const kg_sandbox_t *sandbox, const char *key);
+/* Metadata of a sandbox that was made for a kernel of a Jupyter client: what was asked for, the id
+ * of the API key that started it, and its id, where the client chose one. */
+#define KG_JUPYTER_META_SPEC "jupyter.kernelspec"
+#define KG_JUPYTER_META_KEY "jupyter.key"
+#define KG_JUPYTER_META_ID "jupyter.kernel_id"
+/* It was made for a kernel that a Jupyter client with this key started. */
+static inline bool kg_sandbox_started_by(const kg_sandbox_t *sandbox, const char *key_id)
+{
+    const char *key = kg_sandbox_metadata(sandbox, KG_JUPYTER_META_KEY);
+    return kg_sandbox_metadata(sandbox, KG_JUPYTER_META_SPEC) && key && strcmp(key, key_id) == 0;
+}
 /* Those of owner (NULL: of all), oldest first, until each returns false. It must not make or delete
  * any. */
 typedef bool kg_sandbox_each_fn(void *user, kg_sandbox_t *sandbox);

@@ -31,7 +31,10 @@ struct kg_zchan {
     out_msg_t *out_head;
     out_msg_t **out_tail;
     size_t out_bytes;
+    uint64_t sent;
     bool can_read;
+    bool is_xpub;
+    bool no_queue;
     bool paused;
     bool dirty;
     bool closing;
@@ -163,6 +166,7 @@ static void flush_out(kg_zchan_t *chan)
             chan->out_tail = &chan->out_head;
         }
         chan->out_bytes -= out->bytes;
+        chan->sent++;
         out_destroy(out);
     }
 }
@@ -211,6 +215,10 @@ bool kg_zchan_drain(kg_loop_t *loop)
         /* Reading takes in commands too: the peer that a send waits for may have come just now, and
          * its alarm is gone. */
         bool room = !chan->closing && chan->out_head && (socket_events(chan) & ZMQ_POLLOUT);
+        if (room && chan->is_xpub) { /* it always says so; what it was told is known to it now */
+            flush_out(chan);
+            room = false;
+        }
         if (more || room) {
             mark_dirty(chan);
         }
@@ -220,7 +228,7 @@ bool kg_zchan_drain(kg_loop_t *loop)
 
 static const int zmq_types[] = {
     [KG_ZCHAN_DEALER] = ZMQ_DEALER, [KG_ZCHAN_SUB] = ZMQ_SUB, [KG_ZCHAN_ROUTER] = ZMQ_ROUTER,
-    [KG_ZCHAN_PUB] = ZMQ_PUB,       [KG_ZCHAN_REP] = ZMQ_REP,
+    [KG_ZCHAN_PUB] = ZMQ_PUB,       [KG_ZCHAN_REP] = ZMQ_REP, [KG_ZCHAN_XPUB] = ZMQ_XPUB,
 };
 
 static int set_int(void *sock, int option, int value)
@@ -230,8 +238,14 @@ static int set_int(void *sock, int option, int value)
 
 static int configure(void *sock, const kg_zchan_opts_t *opts)
 {
-    int rc =
-        set_int(sock, ZMQ_LINGER, 0) | set_int(sock, ZMQ_RCVHWM, 0) | set_int(sock, ZMQ_SNDHWM, 0);
+    int rc = set_int(sock, ZMQ_LINGER, opts->linger_ms) | set_int(sock, ZMQ_RCVHWM, opts->hwm) |
+             set_int(sock, ZMQ_SNDHWM, opts->hwm);
+    if (opts->frame_max > 0) {
+        rc |= zmq_setsockopt(sock, ZMQ_MAXMSGSIZE, &opts->frame_max, sizeof(opts->frame_max));
+    }
+    if (opts->type == KG_ZCHAN_XPUB) {
+        rc |= set_int(sock, ZMQ_XPUB_VERBOSER, 1) | set_int(sock, ZMQ_XPUB_NODROP, 1);
+    }
     if (opts->reconnect_ivl_ms != 0) {
         rc |= set_int(sock, ZMQ_RECONNECT_IVL, opts->reconnect_ivl_ms);
     }
@@ -301,6 +315,8 @@ int kg_zchan_open(kg_loop_t *loop,
     chan->on_message = opts->on_message;
     chan->user = opts->user;
     chan->can_read = opts->type != KG_ZCHAN_PUB;
+    chan->is_xpub = opts->type == KG_ZCHAN_XPUB;
+    chan->no_queue = opts->no_queue;
     chan->out_tail = &chan->out_head;
     chan->sock = open_socket(loop, opts, err);
     if (!chan->sock) {
@@ -369,7 +385,8 @@ int kg_zchan_send(kg_zchan_t *chan, const kg_slice_t *frames, size_t count)
     if (!chan->out_head) {
         rc = send_parts(chan, out);
         mark_dirty(chan);
-        if (rc != -EAGAIN) {
+        chan->sent += rc == 0;
+        if (rc != -EAGAIN || chan->no_queue) { /* a ROUTER refuses at the first part */
             out_destroy(out);
             return rc;
         }
@@ -383,6 +400,31 @@ int kg_zchan_send(kg_zchan_t *chan, const kg_slice_t *frames, size_t count)
     chan->out_tail = &out->link;
     chan->out_bytes += out->bytes;
     return 0;
+}
+
+size_t kg_zchan_queued(const kg_zchan_t *chan)
+{
+    return chan->out_bytes;
+}
+
+uint64_t kg_zchan_sent(const kg_zchan_t *chan)
+{
+    return chan->sent;
+}
+
+void kg_zchan_pass_over(kg_zchan_t *chan)
+{
+    out_msg_t *out = chan->out_head;
+    if (!chan->is_xpub || chan->closing || !out) {
+        return;
+    }
+    /* Who has no room for a message that may be dropped is none of the socket's matching pipes any
+     * more, which alone are asked for room afterwards (libzmq, dist.cpp). */
+    (void)set_int(chan->sock, ZMQ_XPUB_NODROP, 0);
+    (void)send_parts(chan, out);
+    (void)set_int(chan->sock, ZMQ_XPUB_NODROP, 1);
+    flush_out(chan);
+    mark_dirty(chan);
 }
 
 void kg_zchan_pause(kg_zchan_t *chan, bool paused)

@@ -16,7 +16,11 @@ typedef enum kg_zchan_type {
     KG_ZCHAN_SUB,
     KG_ZCHAN_ROUTER,
     KG_ZCHAN_PUB,
-    KG_ZCHAN_REP
+    KG_ZCHAN_REP,
+    /* Each subscription and unsubscription comes as a message of one frame, 1 or 0 and the topic;
+     * also the unsubscriptions of those who have gone. What one subscriber has no room for is
+     * queued here, for all of them. */
+    KG_ZCHAN_XPUB
 } kg_zchan_type_t;
 
 typedef struct kg_zchan kg_zchan_t;
@@ -37,10 +41,15 @@ typedef struct kg_zchan_opts {
     const char *endpoint;
     bool bind;            /* else connect */
     int reconnect_ivl_ms; /* -1 = never */
+    /* For sockets that strangers connect to; 0 = none of it. */
+    int hwm;           /* messages that libzmq keeps for one peer, in each direction */
+    int64_t frame_max; /* bytes; a peer that sends a longer frame is disconnected */
+    int linger_ms;     /* what is on its way when it is closed may go on for so long */
+    bool no_queue;     /* ROUTER: nothing is queued here, see kg_zchan_send */
     kg_zchan_fn *on_message;
     void *user;
 } kg_zchan_opts_t;
-/* RCVHWM 0, SNDHWM 0, LINGER 0; SUB subscribes to "". */
+/* SUB subscribes to "". */
 int kg_zchan_open(kg_loop_t *loop,
                   const kg_zchan_opts_t *opts,
                   kg_zchan_t **ret_chan,
@@ -49,8 +58,15 @@ int kg_zchan_open(kg_loop_t *loop,
  * is too small. */
 int kg_zchan_endpoint(const kg_zchan_t *chan, char *ret_text, size_t cap);
 /* Copies the frames. 0 or -ENOMEM / -E2BIG (send queue over its cap) / -EPIPE (closing) / -EINVAL
- * (no frames, or over 4096) / -EHOSTUNREACH (ROUTER: nobody by that identity). */
+ * (no frames, or over 4096) / -EHOSTUNREACH (ROUTER: nobody by that identity) / -EAGAIN (no_queue:
+ * the peer has not read what was sent before). */
 int kg_zchan_send(kg_zchan_t *chan, const kg_slice_t *frames, size_t count);
+/* Bytes that are queued here, and how many messages libzmq has taken so far. */
+size_t kg_zchan_queued(const kg_zchan_t *chan);
+uint64_t kg_zchan_sent(const kg_zchan_t *chan);
+/* XPUB: subscribers that have no room lose the message that waits first, and what follows until
+ * they have read on; the others get all of it. */
+void kg_zchan_pass_over(kg_zchan_t *chan);
 /* Stops reading (messages stay in libzmq, unbounded) and starts again. For tests and for single
  * overload guards. */
 void kg_zchan_pause(kg_zchan_t *chan, bool paused);

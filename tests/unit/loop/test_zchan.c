@@ -449,17 +449,195 @@ static void many_sockets_open_and_close(void **state)
     }
 }
 
+/* --- Sockets that strangers connect to --- */
+
+static void open_bounded(fixture_t *f, const kg_zchan_opts_t *bounds)
+{
+    kg_err_t err = {0};
+    kg_zchan_opts_t opts = *bounds;
+    opts.endpoint = "tcp://127.0.0.1:*";
+    opts.bind = true;
+    opts.user = f;
+    assert_int_equal(kg_zchan_open(f->loop, &opts, &f->chan, &err), 0);
+    assert_int_equal(kg_zchan_endpoint(f->chan, f->endpoint, sizeof(f->endpoint)), 0);
+}
+
+enum {
+    PUBLISHED = 200,
+    PIECE = 256 * 1024,
+};
+
+typedef struct stall {
+    fixture_t *f;
+    void *reader;
+    int subscribers;
+    uint32_t read, quiet;
+    bool passed_over;
+} stall_t;
+
+static stall_t *stall_of; /* cmocka runs one test at a time */
+
+static void count_subscribers(kg_zchan_t *chan, kg_zmsg_t *msg, void *user)
+{
+    size_t count = 0;
+    const kg_slice_t *frames = kg_zmsg_frames(msg, &count);
+    (void)chan;
+    (void)user;
+    assert_int_equal(count, 1);
+    assert_int_equal(frames[0].len, 1);
+    stall_of->subscribers += frames[0].data[0] == 1 ? 1 : -1;
+    kg_loop_stop(stall_of->f->loop);
+}
+
+/* Reads what there is; after a while without anything the other one is passed over. */
+static void read_published(void *user)
+{
+    stall_t *s = user;
+    static char piece[PIECE];
+    bool any = false;
+    while (zmq_recv(s->reader, piece, sizeof(piece), ZMQ_DONTWAIT) == PIECE) {
+        assert_memory_equal(piece, &s->read, sizeof(s->read));
+        s->read++;
+        any = true;
+    }
+    s->quiet = any ? 0 : s->quiet + 1;
+    if (s->quiet == 100 && !s->passed_over) {
+        assert_in_range(s->read, 1, PUBLISHED - 1);
+        assert_true(kg_zchan_queued(s->f->chan) > 0);
+        s->passed_over = true;
+        kg_zchan_pass_over(s->f->chan);
+    }
+    if (s->read == PUBLISHED) {
+        kg_loop_stop(s->f->loop);
+    }
+}
+
+static void xpub_waits_for_a_subscriber_until_it_is_passed_over(void **state)
+{
+    fixture_t *f = *state;
+    static char piece[PIECE];
+    stall_t s = {.f = f};
+    kg_timer_t *timer = NULL;
+    const int few = 1;
+    stall_of = &s;
+    open_bounded(
+        f, &(kg_zchan_opts_t){.type = KG_ZCHAN_XPUB, .hwm = 4, .on_message = count_subscribers});
+    s.reader = foreign(f, ZMQ_SUB);
+    void *stalled = zmq_socket(f->zmq, ZMQ_SUB);
+    assert_int_equal(zmq_setsockopt(stalled, ZMQ_RCVHWM, &few, sizeof(few)), 0);
+    assert_int_equal(zmq_connect(stalled, f->endpoint), 0);
+    assert_int_equal(zmq_setsockopt(s.reader, ZMQ_SUBSCRIBE, "", 0), 0);
+    assert_int_equal(zmq_setsockopt(stalled, ZMQ_SUBSCRIBE, "", 0), 0);
+    while (s.subscribers < 2) {
+        run(f);
+    }
+    for (uint32_t i = 0; i < PUBLISHED; i++) {
+        memcpy(piece, &i, sizeof(i));
+        const kg_slice_t frame = kg_slice(piece, sizeof(piece));
+        assert_int_equal(kg_zchan_send(f->chan, &frame, 1), 0);
+    }
+    assert_int_equal(kg_timer_create(f->loop, read_published, &s, &timer), 0);
+    kg_timer_start(timer, KG_NS_PER_MS, 5 * KG_NS_PER_MS);
+    run(f);
+    kg_timer_close(&timer);
+    assert_true(s.passed_over);
+    assert_int_equal(kg_zchan_queued(f->chan), 0);
+    assert_int_equal(kg_zchan_sent(f->chan), PUBLISHED);
+    zmq_close(stalled); /* is told, though it does not unsubscribe */
+    while (s.subscribers > 1) {
+        run(f);
+    }
+    zmq_close(s.reader);
+    stall_of = NULL;
+}
+
+/* It asks, and reads no answer. */
+static void answer_until_full(kg_zchan_t *chan, kg_zmsg_t *msg, void *user)
+{
+    fixture_t *f = user;
+    static char piece[PIECE];
+    size_t count = 0;
+    const kg_slice_t *asked = kg_zmsg_frames(msg, &count);
+    const kg_slice_t answer[] = {asked[0], kg_slice(piece, sizeof(piece))};
+    const kg_slice_t nobody[] = {kg_slice_cstr("nobody"), asked[1]};
+    int rc = 0;
+    for (f->next = 0; rc == 0 && f->next < 10000; f->next++) {
+        rc = kg_zchan_send(chan, answer, 2);
+    }
+    assert_int_equal(rc, -EAGAIN);
+    assert_int_equal(kg_zchan_queued(chan), 0);
+    assert_int_equal(kg_zchan_send(chan, nobody, 2), -EHOSTUNREACH);
+    kg_loop_stop(f->loop);
+}
+
+static void router_without_a_queue_refuses(void **state)
+{
+    fixture_t *f = *state;
+    open_bounded(f, &(kg_zchan_opts_t){.type = KG_ZCHAN_ROUTER,
+                                       .hwm = 4,
+                                       .no_queue = true,
+                                       .on_message = answer_until_full});
+    void *sock = foreign(f, ZMQ_DEALER);
+    const int few = 1;
+    assert_int_equal(zmq_setsockopt(sock, ZMQ_RCVHWM, &few, sizeof(few)), 0);
+    assert_int_equal(zmq_send(sock, "x", 1, 0), 1);
+    run(f);
+    assert_in_range(f->next, 4, 9999);
+    zmq_close(sock);
+}
+
+static void count_bounded(kg_zchan_t *chan, kg_zmsg_t *msg, void *user)
+{
+    fixture_t *f = user;
+    size_t count = 0;
+    const kg_slice_t *frames = kg_zmsg_frames(msg, &count);
+    (void)chan;
+    assert_in_range(frames[count - 1].len, 0, 1000);
+    if (++f->next == f->total) {
+        kg_loop_stop(f->loop);
+    }
+}
+
+static void frames_over_the_bound_do_not_come(void **state)
+{
+    fixture_t *f = *state;
+    static char piece[1001];
+    open_bounded(f, &(kg_zchan_opts_t){
+                        .type = KG_ZCHAN_ROUTER, .frame_max = 1000, .on_message = count_bounded});
+    void *sock = foreign(f, ZMQ_DEALER);
+    f->total = 1;
+    assert_int_equal(zmq_send(sock, piece, 1000, 0), 1000);
+    run(f);
+    assert_int_equal(zmq_send(sock, piece, 1001, 0), 1001);
+    void *other = foreign(f, ZMQ_DEALER); /* costs nobody else anything */
+    f->total = 101;
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(zmq_send(other, piece, 1000, 0), 1000);
+    }
+    run(f);
+    zmq_close(other);
+    zmq_close(sock);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(big_messages_few_a_turn),           T(sends_wait_for_a_peer),
-        T(flood_arrives_whole_and_in_order),  T(round_trips_from_callbacks),
-        T(close_inside_callback_is_the_last), T(big_message_dies_on_a_worker),
-        T(paused_channel_keeps_messages),     T(pub_reaches_sub),
-        T(router_says_when_nobody_is_there),  T(open_with_bad_endpoint_says_why),
+        T(big_messages_few_a_turn),
+        T(sends_wait_for_a_peer),
+        T(flood_arrives_whole_and_in_order),
+        T(round_trips_from_callbacks),
+        T(close_inside_callback_is_the_last),
+        T(big_message_dies_on_a_worker),
+        T(paused_channel_keeps_messages),
+        T(pub_reaches_sub),
+        T(router_says_when_nobody_is_there),
+        T(open_with_bad_endpoint_says_why),
         T(many_sockets_open_and_close),
+        T(xpub_waits_for_a_subscriber_until_it_is_passed_over),
+        T(router_without_a_queue_refuses),
+        T(frames_over_the_bound_do_not_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
