@@ -69,6 +69,11 @@ export function errorOf(body: Body | undefined, status?: number, details: ErrorD
   return new (classOf(known))(code, message, { ...details, status: known, hint: body?.hint, pointer: body?.pointer });
 }
 
+/** The gateway goes, or comes: soon there is one again. */
+export function comesBack(error: unknown): boolean {
+  return error instanceof SandalError && (error.code === "draining" || error.code === "starting");
+}
+
 /** Whether asking again later may help: the gateway has done nothing. */
 export function passes(error: unknown): error is SandalError {
   if (!(error instanceof SandalError)) return false;

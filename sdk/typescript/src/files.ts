@@ -279,14 +279,16 @@ class Download {
     const length = response.headers.get("content-length");
     if (this.#total === null && length !== null) this.#total = Number(length);
     this.#tag = response.headers.get("etag");
+    this.#answer.untimed();
     this.#reader = (response.body as ReadableStream<Uint8Array>).getReader();
   }
 
   async next(): Promise<Uint8Array<ArrayBuffer> | undefined> {
     while (this.#reader) {
       try {
-        const { done, value } = await this.#reader.read();
         this.#answer?.extend();
+        const { done, value } = await this.#reader.read();
+        this.#answer?.untimed(); // the reader may take its time
         if (done) break;
         this.#offset += value.length;
         this.#done += value.length;

@@ -1,7 +1,7 @@
 // Follows one run, whatever happens to connections: by WebSocket or HTTP, from the event after the last one that was seen.
 import { camelize } from "./case.js";
 import { ConnectionError, NotFoundError, RequestTimeoutError, SandalError } from "./errors.js";
-import { errorOf, passes } from "./failure.js";
+import { comesBack, errorOf, passes } from "./failure.js";
 import { pause, segment, type Answer, type Http, type HttpRequest } from "./http.js";
 import { delay } from "./platform.js";
 import { FRAME_MAX, type Frame, type SocketPool } from "./socket.js";
@@ -120,7 +120,7 @@ export class Following {
     this.#downSince ||= Date.now();
     const { reconnectTimeout, maxRetries } = this.#http.settings;
     const isOver = Date.now() - this.#downSince > reconnectTimeout * 1000;
-    const isGone = error instanceof ConnectionError || error instanceof RequestTimeoutError;
+    const isGone = error instanceof ConnectionError || error instanceof RequestTimeoutError || comesBack(error);
     const again = isGone ? !isOver : passes(error) && ++this.#failures <= maxRetries;
     if (!again) return this.#finish(() => this.#follower.fail(error));
     const asked = (error as SandalError).retryAfter;

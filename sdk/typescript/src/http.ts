@@ -45,29 +45,24 @@ class Deadline {
   constructor(seconds: number, caller: AbortSignal | undefined) {
     this.#seconds = seconds;
     this.#caller = caller;
-    if (seconds > 0) this.#arm();
+    this.extend();
     if (caller?.aborted) this.controller.abort(caller.reason);
     else caller?.addEventListener("abort", this.#stop);
   }
 
-  #arm(): void {
+  #stop = (): void => this.controller.abort(this.#caller?.reason);
+
+  extend(): void {
+    clearTimeout(this.#timer);
+    if (this.#seconds === 0) return;
     this.#timer = setTimeout(() => {
       this.#late = true;
       this.controller.abort(this.error());
     }, this.#seconds * 1000);
   }
 
-  #stop = (): void => this.controller.abort(this.#caller?.reason);
-
-  extend(): void {
-    if (this.#timer === undefined) return;
-    clearTimeout(this.#timer);
-    this.#arm();
-  }
-
   untimed(): void {
     clearTimeout(this.#timer);
-    this.#timer = undefined;
   }
 
   get over(): boolean {
@@ -102,9 +97,9 @@ function queryOf(query: Record<string, unknown> | undefined): string {
 /** @internal An answer whose body is still to come; `end` has to be called when it was read. */
 export interface Answer {
   response: Response;
-  /** Bytes have come: the time that is left counts anew. */
+  /** The time that is left counts anew. */
   extend(): void;
-  /** The time that is left counts no more; the caller's signal does. */
+  /** Time does not count, until it is extended; the caller's signal does. */
   untimed(): void;
   /** Why its body broke off. */
   failure(cause: unknown): unknown;

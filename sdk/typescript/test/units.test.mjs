@@ -17,6 +17,7 @@ async function gateway(...answers) {
       asked.push({ method: request.method, url: request.url, headers: request.headers, body });
       const answer = answers.length > 1 ? answers.shift() : answers[0];
       if (answer === "silence") return;
+      if (typeof answer === "string" && answer.startsWith("{")) return response.end(answer);
       if (answer === "cut") return request.socket.destroy();
       const [status, json, headers = {}] = answer;
       response.writeHead(status, { "Content-Type": "application/json", ...headers });
@@ -164,6 +165,43 @@ test("time limits are kept to, and told", async () => {
     const own = performance.now();
     await failure(sandal.sandboxes.list({}, { requestTimeout: 0.1 }));
     assert.ok(performance.now() - own < 290 + 1000);
+  });
+});
+
+test("who reads a file slowly is not timed, a gateway that sends slowly is", async () => {
+  const server = createServer((request, response) => {
+    if (request.url.endsWith("/sbx-1")) return response.end(JSON.stringify(SANDBOX));
+    response.writeHead(200, { "Content-Length": "4" });
+    response.write("ab");
+    if (request.url.includes("slow")) return; // the rest never comes
+    setTimeout(() => response.end("cd"), 50); // while the reader is away
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const sandal = new Sandal({ baseUrl: `http://127.0.0.1:${server.address().port}`, apiKey: "k", requestTimeout: 0.3 });
+  const sb = await sandal.sandboxes.get("sbx-1");
+  const reader = (await sb.fs.readStream("quick")).getReader();
+  await reader.read();
+  await new Promise((resolve) => setTimeout(resolve, 600)); // longer than the limit
+  let rest = "";
+  for (let part = await reader.read(); !part.done; part = await reader.read()) rest += new TextDecoder().decode(part.value);
+  assert.equal(rest.slice(-2), "cd");
+  assert.equal((await failure(sb.fs.read("slow"))).name, "RequestTimeoutError");
+  server.closeAllConnections?.();
+  server.close();
+});
+
+test("a run waits for a gateway that goes and comes, longer than for other refusals", async () => {
+  const no = NO("draining", 503, { "Retry-After": "0" });
+  const result = { type: "result", run: "run-1", seq: 0, status: "ok", text: "2" };
+  await withGateway([[200, SANDBOX], no, no, no, no, no, no, `${JSON.stringify(result)}\n`], { maxRetries: 1 }, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.get("sbx-1");
+    assert.equal((await sb.runCode("1+1")).text, "2");
+    assert.equal(new Set(asked.slice(1).map((one) => JSON.parse(one.body).key)).size, 1);
+  });
+  await withGateway([[200, SANDBOX], NO("queue_full", 429, { "Retry-After": "0" })], { maxRetries: 1 }, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.get("sbx-1");
+    assert.equal((await failure(sb.runCode("1+1"))).code, "queue_full");
+    assert.equal(asked.length, 3);
   });
 });
 
