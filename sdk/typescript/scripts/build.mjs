@@ -1,4 +1,4 @@
-// Builds dist/esm and dist/cjs out of src, with types for both.
+// Makes src/generated.ts and builds dist/esm and dist/cjs out of src, with types for both.
 import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -12,6 +12,8 @@ function tsc(...options) {
   if (done.status !== 0) process.exit(done.status ?? 1);
 }
 
+const made = spawnSync(process.execPath, ["scripts/generate.mjs"], { stdio: "inherit" });
+if (made.status !== 0) process.exit(made.status ?? 1);
 tsc();
 tsc("--module", "commonjs", "--moduleResolution", "bundler", "--verbatimModuleSyntax", "false", "--outDir", "dist/cjs");
 mkdirSync("dist/cjs", { recursive: true });

@@ -1,4 +1,5 @@
-// Writes src/generated.ts: the types of the API and its routes, out of docs/openapi.yaml. With --check it compares instead.
+// Writes src/generated.ts: the types of the API and its routes, out of docs/openapi.yaml. Each build does. With --check it compares
+// with what SANDAL_OPENAPI says instead.
 // Names become camelCase here and on the wire's way in and out (src/case.ts), but for what stands under OPAQUE names.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -86,7 +87,7 @@ function response(operation) {
   return "null";
 }
 
-let text = "// Made by scripts/generate.mjs from docs/openapi.yaml. Do not edit: change the API, then `npm run generate`.\n\n";
+let text = "// Made by scripts/generate.mjs from docs/openapi.yaml. Do not edit.\n\n";
 for (const [name, schema] of Object.entries(api.components.schemas)) {
   if (LEFT_OUT.has(name)) continue;
   text += `${comment(schema.description, "")}export interface ${RENAMED[name] ?? name} ${members(schema, "")}\n\n`;
@@ -108,7 +109,7 @@ text += `/** @internal */\nexport const ROUTES: Record<keyof Operations, string>
 
 if (process.argv.includes("--check")) {
   if (readFileSync(target, "utf8") !== text) {
-    console.error("src/generated.ts is not what docs/openapi.yaml says: npm run generate");
+    console.error("src/generated.ts is not what that description says");
     process.exit(1);
   }
 } else {
