@@ -138,6 +138,8 @@ static kg_jupyter_config_t jupyter_config(const kg_config_t *config)
         .env = (const char *const *)config->jupyter.env.items,
         .env_count = config->jupyter.env.count,
         .unread_max = config->jupyter.unread_bytes,
+        .reconnect_s = config->jupyter.reconnect / KG_NS_PER_S,
+        .missed_max = config->jupyter.missed_bytes,
         .sessions_max = (unsigned)config->jupyter.sessions,
     };
 }

@@ -91,6 +91,8 @@ typedef struct kg_config {
         char *kernel_on_timeout;
         kg_strlist_t env;
         uint64_t unread_bytes;
+        uint64_t reconnect; /* nanoseconds */
+        uint64_t missed_bytes;
         uint64_t sessions;
         uint64_t connections;
         uint64_t context_connections;

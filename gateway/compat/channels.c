@@ -27,6 +27,8 @@ enum {
     SESSION_MAX = 64,
 };
 
+#define NAME_FORMAT "%s %s" /* by which a client comes back: its key, its session */
+
 typedef struct kg_channels {
     kg_front_t front;
     kg_jupyter_t *jupyter;
@@ -41,13 +43,63 @@ typedef struct kg_channels {
     bool own;    /* it started the kernel */
     bool may_restart;
     bool closing;
+    bool detached; /* it asked for it, or its key is gone: it does not come back */
+    bool kept;     /* what it does not get is kept: it may come back */
     kg_key_watch_t key_watch;
     struct kg_channels *prev, *next;
 } kg_channels_t;
 
+/* ---- a client that may come back ---- */
+
+static void name_of(const kg_channels_t *c, char ret[KG_AWAY_NAME_MAX])
+{
+    (void)snprintf(ret, KG_AWAY_NAME_MAX, NAME_FORMAT, c->key, c->session);
+}
+
+static int decode(const kg_channels_t *c,
+                  kg_slice_t data,
+                  kg_slice_t store[KG_WS_BUFFERS_MAX],
+                  kg_ws_msg_t *ret,
+                  kg_err_t *err)
+{
+    return c->v1 ? kg_ws_v1_decode(data, store, ret, err)
+                 : kg_ws_legacy_decode(data, store, ret, err);
+}
+
+static void miss(void *user, kg_slice_t frame, bool binary)
+{
+    const kg_channels_t *c = user;
+    kg_slice_t store[KG_WS_BUFFERS_MAX];
+    kg_ws_msg_t msg;
+    (void)binary;
+    if (decode(c, frame, store, &msg, NULL) == 0) {
+        kg_attach_missed(c->attach, &msg);
+    }
+}
+
+/* From here on, and what has not gone out yet. Without a session_id nobody could say who it is. */
+static void keep(kg_channels_t *c)
+{
+    char name[KG_AWAY_NAME_MAX];
+    name_of(c, name);
+    const kg_away_opts_t opts = {.name = name,
+                                 .for_ms = c->jupyter->config.reconnect_s * 1000,
+                                 .bytes = c->jupyter->config.missed_max};
+    if (c->kept || c->detached || !c->attach || !c->ws || !c->session[0] || opts.for_ms == 0) {
+        return;
+    }
+    c->kept = kg_attach_keep(c->attach, &opts) == 0;
+    if (c->kept) {
+        kg_ws_take_unsent(c->ws, miss, c);
+    }
+}
+
 static void close_with(kg_channels_t *c, unsigned code, const char *reason)
 {
     if (!c->closing && c->ws) {
+        if (code != CLOSE_FINAL) {
+            keep(c);
+        }
         c->closing = true;
         kg_ws_close(c->ws, code, reason);
     }
@@ -55,14 +107,16 @@ static void close_with(kg_channels_t *c, unsigned code, const char *reason)
 
 static void on_key_gone(void *user)
 {
-    close_with(user, KG_KEY_GONE_CLOSE, KG_KEY_GONE_REASON);
+    kg_channels_t *c = user;
+    c->detached = true;
+    close_with(c, KG_KEY_GONE_CLOSE, KG_KEY_GONE_REASON);
 }
 
 /* ---- to the client ---- */
 
 static int send_frame(void *user, const kg_ws_msg_t *msg)
 {
-    const kg_channels_t *c = user;
+    kg_channels_t *c = user;
     KG_AUTO_BUF kg_buf_t frame = {0};
     bool binary = c->v1 || msg->buffer_count > 0;
     int rc = c->v1 ? kg_ws_v1_encode(msg, &frame) : kg_ws_legacy_encode(msg, &frame);
@@ -72,9 +126,18 @@ static int send_frame(void *user, const kg_ws_msg_t *msg)
     if (rc < 0) {
         return rc;
     }
-    kg_server_count(c->jupyter->server, 0, frame.len);
-    return binary ? kg_ws_send_binary(c->ws, kg_buf_slice(&frame))
-                  : kg_ws_send(c->ws, kg_buf_slice(&frame));
+    rc = binary ? kg_ws_send_binary(c->ws, kg_buf_slice(&frame))
+                : kg_ws_send(c->ws, kg_buf_slice(&frame));
+    if (rc == -ENOBUFS) {
+        close_with(c, CLOSE_BEHIND, "the client reads slower than the kernel writes");
+    } else if (rc == 0) {
+        kg_server_count(c->jupyter->server, 0, frame.len);
+    }
+    if (c->kept) { /* then it has not gone, and nor will what follows it */
+        kg_attach_missed(c->attach, msg);
+        return 0;
+    }
+    return rc;
 }
 
 static void on_message(void *user, const kg_ws_msg_t *msg)
@@ -84,9 +147,7 @@ static void on_message(void *user, const kg_ws_msg_t *msg)
         return;
     }
     int rc = c->server ? kg_fit_each(msg, send_frame, c) : send_frame(c, msg);
-    if (rc == -ENOBUFS) {
-        close_with(c, CLOSE_BEHIND, "the client reads slower than the kernel writes");
-    } else if (rc < 0 && rc != -EPIPE) {
+    if (rc < 0 && rc != -EPIPE && rc != -ENOBUFS) {
         close_with(c, CLOSE_FAULT, "out of memory");
     }
 }
@@ -116,6 +177,7 @@ static void on_shutdown(void *user, bool restart)
     kg_context_t *context =
         stays ? NULL : kg_context_find_any(c->jupyter->core, c->owner, c->context, NULL);
     if (!context) {
+        c->detached = true;
         close_with(c, CLOSE_FINAL, "detached");
     } else if (restart) {
         (void)kg_context_reset(context, NULL, NULL, NULL);
@@ -125,16 +187,6 @@ static void on_shutdown(void *user, bool restart)
 }
 
 /* ---- from the client ---- */
-
-static int decode(const kg_channels_t *c,
-                  kg_slice_t data,
-                  kg_slice_t store[KG_WS_BUFFERS_MAX],
-                  kg_ws_msg_t *ret,
-                  kg_err_t *err)
-{
-    return c->v1 ? kg_ws_v1_decode(data, store, ret, err)
-                 : kg_ws_legacy_decode(data, store, ret, err);
-}
 
 void kg_channels_on_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
 {
@@ -209,7 +261,9 @@ static void replace(const kg_channels_t *fresh)
     kg_channels_t *c = NULL;
     DL_FOREACH (fresh->jupyter->channels, c) {
         if (c != fresh && fresh->session[0] && strcmp(c->session, fresh->session) == 0 &&
-            strcmp(c->context, fresh->context) == 0) {
+            strcmp(c->key, fresh->key) == 0 && strcmp(c->context, fresh->context) == 0) {
+            keep(c);
+            kg_attach_leave(&c->attach);
             close_with(c, CLOSE_FINAL, "replaced by a newer connection of the session");
         }
     }
@@ -264,7 +318,7 @@ void kg_channels_expect_restart(kg_jupyter_t *jupyter, const kg_kernel_ref_t *ke
 {
     kg_channels_t *c = NULL;
     DL_FOREACH (jupyter->channels, c) {
-        if (strcmp(c->context, kg_context_id(kernel->context)) == 0 &&
+        if (c->attach && strcmp(c->context, kg_context_id(kernel->context)) == 0 &&
             strcmp(c->key, kernel->key) == 0) {
             kg_attach_expect_restart(c->attach, expected);
         }
@@ -279,17 +333,29 @@ void kg_channels_on_upgrade_failed(void *ws_user, void *user)
     }
 }
 
+/* What it missed comes at once: it waits here in place of there. */
+static void take_up(kg_channels_t *c)
+{
+    char name[KG_AWAY_NAME_MAX];
+    name_of(c, name);
+    kg_ws_set_queue_max(c->ws, SIZE_MAX);
+    if (c->session[0]) {
+        (void)kg_attach_return(&c->attach, name);
+    }
+}
+
 void kg_channels_on_open(kg_ws_t *ws, void *user)
 {
     (void)user;
     kg_channels_t *c = kg_ws_user(ws);
     c->ws = ws;
-    kg_ws_set_queue_max(ws, c->jupyter->config.unread_max);
     if (!c->v1) {
         kg_ws_take_bytes(ws); /* GA-16: servers send a browser's binary frames on as text */
     }
     kg_server_watch_key(c->jupyter->server, &c->key_watch, c->key, on_key_gone, c);
     replace(c);
+    take_up(c);
+    kg_ws_set_queue_max(ws, c->jupyter->config.unread_max + kg_ws_queued(ws));
     kg_attach_greet(c->attach);
 }
 
@@ -299,6 +365,10 @@ void kg_channels_on_close(kg_ws_t *ws, void *user)
     kg_channels_t *c = kg_ws_user(ws);
     if (c) {
         kg_ws_set_user(ws, NULL);
+        if (!c->detached) {
+            keep(c);
+            kg_attach_leave(&c->attach);
+        }
         channels_free(c);
     }
 }

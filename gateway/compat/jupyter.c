@@ -145,6 +145,7 @@ int kg_jupyter_create(kg_server_t *server,
     j->core = kg_server_core(server);
     j->config = *config;
     j->config.unread_max = config->unread_max ? config->unread_max : KG_JUPYTER_UNREAD_MAX;
+    j->config.missed_max = config->missed_max ? config->missed_max : KG_JUPYTER_MISSED_MAX;
     j->started_ns = kg_wall_ns();
     j->dialect = (kg_dialect_t){
         .claims = claims,

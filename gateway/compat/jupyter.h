@@ -6,6 +6,7 @@
 #include "gateway/view/server.h"
 
 #define KG_JUPYTER_UNREAD_MAX ((size_t)32 << 20)
+#define KG_JUPYTER_MISSED_MAX ((size_t)64 << 20)
 
 typedef struct kg_jupyter kg_jupyter_t;
 
@@ -15,8 +16,10 @@ typedef struct kg_jupyter_config {
     const char *kernel_on_timeout; /* "pause", "kill"; NULL = pause where it can be, else kill */
     const char *const *env;        /* variables of clients that kernels get: names, or NAME* */
     size_t env_count;
-    size_t unread_max;     /* bytes that one client of channels may leave unread, beside the largest
-                              message; 0 = KG_JUPYTER_UNREAD_MAX */
+    size_t unread_max;    /* bytes that one client of channels may leave unread, beside the largest
+                             message; 0 = KG_JUPYTER_UNREAD_MAX */
+    uint64_t reconnect_s; /* for which a client of channels that has gone is waited for; 0 = none */
+    size_t missed_max;    /* bytes that are kept for it; 0 = KG_JUPYTER_MISSED_MAX */
     unsigned sessions_max; /* that clients of one owner have made; 0 = none */
 } kg_jupyter_config_t;
 

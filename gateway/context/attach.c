@@ -61,8 +61,9 @@ static void take_off(kg_context_t *context, kg_attach_t *a)
 {
     forget(context, a);
     DL_DELETE(context->bridge->attaches, a);
-    context->bridge->count--;
+    *(kg_attach_is_left(a) ? &context->bridge->left : &context->bridge->count) -= 1;
     context->bridge->hears -= a->sink.part == KG_ATTACH_HEARS;
+    kg_away_destroy(&a->away);
     a->context = NULL;
 }
 
@@ -80,6 +81,10 @@ void kg_bridge_end(kg_context_t *context, bool deleted)
 {
     while (context->bridge && context->bridge->attaches) {
         kg_attach_t *a = context->bridge->attaches;
+        if (kg_attach_is_left(a)) {
+            kg_attach_close(&a);
+            continue;
+        }
         if (deleted && a->sink.part != KG_ATTACH_ASKS) {
             kg_bridge_status(context, a, "dead", (kg_slice_t){0});
         }
@@ -157,19 +162,23 @@ static void nobody_answers(void *user)
     kg_run_input_left(run);
 }
 
-/* Only its own client is asked at the notebook, and a client that comes back is another one: agents
- * would wait behind it for as long as runs may take. */
+/* Only its own client is asked at the notebook: where that has gone, agents would wait behind it
+ * for as long as runs may take. */
 void kg_run_client_waits(kg_run_t *run)
 {
     kg_run_client_t *c = run->client;
-    if (!c || c->attach || run->ended || !run->input_header.len) {
+    bool left = c && c->attach && kg_attach_is_left(c->attach);
+    if (!c || (c->attach && !left) || run->ended || !run->input_header.len) {
+        if (c && c->nobody) {
+            kg_timer_stop(c->nobody);
+        }
         return;
     }
     if (!c->nobody && kg_timer_create(run->core->loop, nobody_answers, run, &c->nobody)) {
         kg_run_input_left(run);
         return;
     }
-    kg_timer_start(c->nobody, kg_ms(KG_INPUT_LEFT_MS), 0);
+    kg_timer_start(c->nobody, kg_ms(left ? KG_INPUT_AWAY_MS : KG_INPUT_LEFT_MS), 0);
 }
 
 static void refuse(kg_attach_t *a, const kg_client_msg_t *msg, const kg_err_t *err)

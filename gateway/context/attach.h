@@ -9,6 +9,11 @@
 #include "proto/ws_msg.h"
 
 #define KG_ATTACH_MAX 64 /* clients at one context */
+#define KG_AWAY_MAX 16   /* that are away from one context */
+#define KG_AWAY_NAME_MAX 160
+#define KG_AWAY_TOTAL_BYTES                                                                        \
+    ((size_t)256 << 20) /* kept for all who are away, in the whole daemon                          \
+                         */
 
 typedef struct kg_attach kg_attach_t;
 
@@ -43,6 +48,28 @@ int kg_attach_open(kg_context_t *context,
                    kg_err_t *err);
 /* What it asked for goes on. NULL ok; NULLs the pointer. */
 void kg_attach_close(kg_attach_t **attach);
+
+/* Public plain data. */
+typedef struct kg_away_opts {
+    const char *name; /* by which it comes back: hard to guess, below KG_AWAY_NAME_MAX. Copied */
+    uint64_t for_ms;  /* how long it is waited for */
+    size_t bytes;     /* what is kept; above it the oldest output is dropped, which is said */
+} kg_away_opts_t;
+
+/* The client cannot be reached, but may come back: its sink hears nothing any more, and what it
+ * would have heard is kept. Legal inside on_message of the same attach. -ENOMEM, -ENOENT (it was
+ * told the end): as before. */
+int kg_attach_keep(kg_attach_t *attach, const kg_away_opts_t *opts);
+/* What it was given before, and did not get; after kg_attach_keep. Copied. */
+void kg_attach_missed(kg_attach_t *attach, const kg_ws_msg_t *msg);
+/* Its connection has gone: in place of kg_attach_close. What it asked for goes on and stays its own
+ * until it comes back, was away for too long, or longer than KG_AWAY_MAX others. Without
+ * kg_attach_keep it is closed. NULL ok; NULLs the pointer. */
+void kg_attach_leave(kg_attach_t **attach);
+/* attach is that of a new connection. True: a client of this name had left; *attach is its own
+ * again, with the new one's sink, which has heard what was kept. */
+bool kg_attach_return(kg_attach_t **attach, const char *name);
+
 /* Tells it whether the kernel is busy, starting, dead, by a status message. */
 void kg_attach_greet(kg_attach_t *attach);
 /* The client is about to restart the kernel, by another way than this attach: to it that is no

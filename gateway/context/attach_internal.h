@@ -13,7 +13,8 @@ enum {
     /* With it and unanswered; with those that wait fewer than KG_KERNEL_REQUESTS_MAX, so that there
      * is room for what others ask. */
     KG_FORWARDS_SENT_MAX = 128,
-    KG_INPUT_LEFT_MS = 5000, /* a run waits for the input of a client that has left */
+    KG_INPUT_LEFT_MS = 5000,  /* a run waits for the input of a client that has left */
+    KG_INPUT_AWAY_MS = 30000, /* that may come back */
 };
 #define KG_FORWARDS_WAIT_BYTES ((size_t)32 * 1024 * 1024) /* of those that wait */
 
@@ -38,18 +39,22 @@ typedef struct kg_forward {
     struct kg_forward *prev, *next;
 } kg_forward_t;
 
+typedef struct kg_away kg_away_t; /* attach_away.c */
+
 struct kg_attach {
     kg_context_t *context; /* NULL: it was told the end */
     kg_attach_sink_t sink;
     void *user;
+    kg_away_t *away; /* what it misses is kept */
     bool expects_restart;
     kg_attach_t *prev, *next;
 };
 
 struct kg_bridge {
     kg_attach_t *attaches;
-    unsigned count;           /* of them */
-    unsigned hears;           /* that are no clients */
+    unsigned count;           /* of them, but for: */
+    unsigned left;            /* who have no connection and may come back */
+    unsigned hears;           /* of those that count: they are no clients */
     kg_parent_t *parents;     /* uthash */
     kg_parent_t *parent_list; /* the same */
     kg_forward_t *forwards;
@@ -71,6 +76,8 @@ struct kg_run_client {
 
 /* ---- attach_out.c ---- */
 
+/* To one client or (NULL) to all. */
+void kg_bridge_deliver(const kg_context_t *context, kg_attach_t *to, const kg_ws_msg_t *msg);
 /* In the kernel's voice, to one client or (NULL) to all. */
 void kg_bridge_say(kg_context_t *context,
                    kg_attach_t *to,
@@ -104,6 +111,11 @@ void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header
 bool kg_bridge_is_forward(const kg_context_t *context, const char *msg_id);
 const char *kg_bridge_state(const kg_context_t *context); /* an execution_state */
 
+/* ---- attach_away.c ---- */
+
+bool kg_attach_is_left(const kg_attach_t *attach); /* it belongs to the context */
+void kg_away_destroy(kg_away_t **away);            /* NULL ok; NULLs the pointer */
+
 /* ---- told by the room's other files ---- */
 
 void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg);
@@ -121,7 +133,7 @@ kg_run_client_t *kg_run_client_new(const kg_run_client_opts_t *opts);
 void kg_run_client_destroy(kg_run_client_t **client);
 /* Not on iopub: its reply, or a question. */
 void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t *msg);
-/* It asks for input; or its client has left. */
+/* It asks for input; or its client has left, or is back. */
 void kg_run_client_waits(kg_run_t *run);
 /* Nobody is left who could answer its input(): the end of the file, or of the run (run_input.c). */
 void kg_run_input_left(kg_run_t *run);

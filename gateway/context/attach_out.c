@@ -15,18 +15,27 @@ static kg_slice_t empty_object(void)
     return kg_slice_cstr("{}");
 }
 
+static void deliver_one(kg_attach_t *a, const kg_ws_msg_t *msg)
+{
+    if (a->away) {
+        kg_attach_missed(a, msg);
+    } else {
+        a->sink.on_message(a->user, msg);
+    }
+}
+
 /* None of them may close another from inside. */
-static void deliver(const kg_context_t *context, kg_attach_t *to, const kg_ws_msg_t *msg)
+void kg_bridge_deliver(const kg_context_t *context, kg_attach_t *to, const kg_ws_msg_t *msg)
 {
     kg_attach_t *a = NULL;
     kg_attach_t *next = NULL;
     if (to) {
-        to->sink.on_message(to->user, msg);
+        deliver_one(to, msg);
         return;
     }
     DL_FOREACH_SAFE (context->bridge->attaches, a, next) {
         if (a->sink.part != KG_ATTACH_ASKS) {
-            a->sink.on_message(a->user, msg);
+            deliver_one(a, msg);
         }
     }
 }
@@ -70,7 +79,7 @@ void kg_bridge_say(kg_context_t *context,
         .parts = {kg_buf_slice(&header), parent.len ? parent : empty_object(), empty_object(),
                   content},
     };
-    deliver(context, to, &msg);
+    kg_bridge_deliver(context, to, &msg);
 }
 
 void kg_attach_say(kg_attach_t *attach,
@@ -307,7 +316,7 @@ void kg_bridge_pass(kg_context_t *context,
     out.parts[1] = parent ? *parent : out.parts[1];
     rc = rc ? rc : with_status(msg, &stores[3], &out.parts[3]);
     if (rc == 0) {
-        deliver(context, to, &out);
+        kg_bridge_deliver(context, to, &out);
     }
     for (size_t i = 0; i < KG_WS_PARTS; i++) {
         kg_buf_fini(&stores[i]);

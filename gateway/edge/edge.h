@@ -227,6 +227,11 @@ void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes); /* instead of the option */
 /* From here on text that is not UTF-8 is handed on as if it were binary; by default it ends the
  * connection with 1007. For clients that send bytes under the opcode of text. */
 void kg_ws_take_bytes(kg_ws_t *ws);
+/* Empties the queue and gives what was in it, in order, also the message that has gone in part: the
+ * client will not get its end. For a connection that is about to be closed, or has been. Borrowed
+ * for the call; what there is no memory for is left out. */
+typedef void kg_ws_unsent_fn(void *user, kg_slice_t message, bool binary);
+void kg_ws_take_unsent(kg_ws_t *ws, kg_ws_unsent_fn *fn, void *user);
 /* Source of a connection: asked when the queue is empty and the socket can take more. Each call
  * appends one piece of one text message (or a whole one) and sets *ret_message_end; pieces of a
  * message follow each other, so a source that began a message ends it soon: queued frames wait for

@@ -126,6 +126,7 @@ struct kg_ws {
     kg_buf_t rx;
     kg_buf_t out; /* whole frames */
     size_t out_off;
+    size_t msg_off; /* of the message that out_off is in, or of the next one */
     size_t queue_max;
     uint64_t gone;    /* bytes of the queue that have been written, ever */
     uint64_t big_end; /* the largest message of the queue: at which of these bytes it ends, */

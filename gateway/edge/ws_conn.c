@@ -79,6 +79,7 @@ static bool is_behind(const kg_ws_t *ws, size_t need)
     return beside > ws->queue_max;
 }
 
+/* The message that is under way stays whole, for kg_ws_take_unsent. */
 static void compact(kg_ws_t *ws)
 {
     if (ws->out_off == ws->out.len) {
@@ -87,9 +88,11 @@ static void compact(kg_ws_t *ws)
         }
         kg_buf_clear(&ws->out);
         ws->out_off = 0;
-    } else if (ws->out_off > KG_EDGE_PIECE && ws->out_off > ws->out.len / 2) {
-        kg_buf_consume(&ws->out, ws->out_off);
-        ws->out_off = 0;
+        ws->msg_off = 0;
+    } else if (ws->msg_off > KG_EDGE_PIECE && ws->msg_off > ws->out.len / 2) {
+        kg_buf_consume(&ws->out, ws->msg_off);
+        ws->out_off -= ws->msg_off;
+        ws->msg_off = 0;
     }
 }
 
@@ -151,6 +154,42 @@ void kg_ws_take_bytes(kg_ws_t *ws)
     ws->takes_bytes = true;
 }
 
+/* Puts the fragments of the message at *at behind each other; 0 = OOM, else where it ends. */
+static size_t join_message(const kg_ws_t *ws, size_t at, kg_buf_t *message)
+{
+    unsigned char first = 0;
+    kg_buf_clear(message);
+    do {
+        const char *frame = ws->out.data + at;
+        size_t len = frame_len(frame);
+        unsigned char code = (unsigned char)frame[1];
+        size_t skip = code < 126 ? 2 : code == 126 ? 4 : 10;
+        first = (unsigned char)frame[0];
+        if (kg_buf_append(message, frame + skip, len - skip) < 0) {
+            return 0;
+        }
+        at += len;
+    } while (!(first & FIN));
+    return at;
+}
+
+void kg_ws_take_unsent(kg_ws_t *ws, kg_ws_unsent_fn *fn, void *user)
+{
+    KG_AUTO_BUF kg_buf_t message = {0};
+    for (size_t at = ws->msg_off; at < ws->out.len;) {
+        bool binary = ((unsigned char)ws->out.data[at] & ~FIN) == OP_BINARY;
+        at = join_message(ws, at, &message);
+        if (at == 0) {
+            break;
+        }
+        fn(user, kg_buf_slice(&message), binary);
+    }
+    ws->gone += queued(ws);
+    kg_buf_fini(&ws->out);
+    ws->out_off = 0;
+    ws->msg_off = 0;
+}
+
 void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes)
 {
     ws->queue_max = bytes;
@@ -207,16 +246,19 @@ void *kg_ws_user(const kg_ws_t *ws)
  * ---------------------------------------------------------------------------------------------------------
  */
 
-/* Whole queued frames, up to a piece. */
-static size_t queued_piece(const kg_ws_t *ws)
+/* Whole queued frames, up to a piece. ret_msg: where the message begins that it ends in. */
+static size_t queued_piece(const kg_ws_t *ws, size_t *ret_msg)
 {
     size_t at = ws->out_off;
+    *ret_msg = ws->msg_off;
     while (at < ws->out.len) {
         size_t len = frame_len(ws->out.data + at);
         if (at > ws->out_off && at + len - ws->out_off > KG_EDGE_PIECE) {
             break;
         }
+        bool last = (unsigned char)ws->out.data[at] & FIN;
         at += len;
+        *ret_msg = last ? at : *ret_msg;
     }
     return at - ws->out_off;
 }
@@ -285,7 +327,7 @@ static int write_some(kg_ws_t *ws)
         return write_raw(ws, ping, sizeof(ping)) < 0 ? -1 : 1;
     }
     if (queued(ws) > 0 && !ws->src_mid) {
-        size_t n = queued_piece(ws);
+        size_t n = queued_piece(ws, &ws->msg_off);
         if (write_raw(ws, ws->out.data + ws->out_off, n) < 0) {
             return -1;
         }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import uuid
 
 import pytest
 from harness.client import Client, Sandbox
-from harness.daemon import TEMPLATE, Daemon, wait_for
+from harness.daemon import BUILD, TEMPLATE, Daemon, rss_bytes, wait_for
 from harness.jupyter import V1, Channels, Message, kernel_of, texts, types, v1_encode
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+SANITIZED = b"__asan_" in (BUILD / "sandald").read_bytes()  # keeps freed memory on purpose
 PYTHON = "python" in TEMPLATE
 # Its cells are in Python.
 pytestmark = pytest.mark.skipif(not PYTHON, reason="asks python questions")
@@ -425,3 +427,82 @@ def test_close_code_of_a_deleted_kernel(client: Client) -> None:  # SV-25
             client.delete(f"{sandbox.path}/contexts/{context}")
             assert ws.closed() == 1000
             assert types(ws.seen)[-1] == "dead"
+
+
+# ---- coming back ----
+
+def cut(ws: Channels) -> None:
+    """As a network that is gone: no close frame."""
+    ws.ws.socket.shutdown(socket.SHUT_RDWR)
+    ws.ws.socket.close()
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("v1", [True, False], ids=["v1", "legacy"])
+def test_a_client_that_comes_back_gets_what_it_missed(sandbox: Sandbox, v1: bool) -> None:  # notebook#3681/#4110
+    """Three times, and each message once: as if it had never been away."""
+    me = uuid.uuid4().hex
+    # The cell sleeps: it has to go on while its client is away.
+    code = "import time\nfor i in range(40): print(i, flush=True); time.sleep(0.05)\n'the end'"
+    with channels(sandbox) as other:
+        ws = channels(sandbox, v1=v1, session=me, query=f"session_id={me}")
+        msg_id = ws.send("execute_request", {"code": code})
+        queued = ws.send("execute_request", {"code": "'queued'"})
+        for n in (5, 15, 25):
+            ws.until(lambda m, n=n: m["header"]["msg_type"] == "stream" and str(n) in m["content"]["text"].split())
+            cut(ws)
+            other.until(lambda m, n=n: m["header"]["msg_type"] == "stream" and str(n + 5) in m["content"]["text"].split())
+            back = channels(sandbox, v1=v1, session=me, query=f"session_id={me}")
+            back.seen = ws.seen
+            ws = back
+        reply, published = ws.answer(msg_id)
+        assert reply["content"]["status"] == "ok"
+        assert texts(published) == "".join(f"{i}\n" for i in range(40))
+        assert types(published)[0] == "busy" and types(published)[-1] == "idle" and "execute_result" in types(published)
+        assert ws.answer(queued)[0]["content"]["status"] == "ok"
+        ids = [m["header"]["msg_id"] for m in ws.seen]
+        assert len(ids) == len(set(ids))
+        other.until(lambda m: "'queued'" in json.dumps(m["content"]))
+        assert all(m["channel"] == "iopub" for m in other.seen)
+        ws.ws.close()
+
+
+def test_a_client_that_stops_reading_costs_nobody_and_reads_on_later() -> None:  # ZQ-05
+    lines, me = 100_000, uuid.uuid4().hex
+    with Daemon("--jupyter-unread-bytes", "16MiB") as d:
+        sandbox = Client(d.url, d.key).sandbox(template=TEMPLATE)
+        before = rss_bytes(d.gateway_pid())
+        with channels(sandbox, v1=False) as other, channels(sandbox, max_queue=1, session=me, query=f"session_id={me}") as ws:
+            # 50 MB: more than that and what sockets hold.
+            msg_id = ws.send("execute_request", {"code": f"for i in range({lines}): print(f'{{i:0500}}')"})
+            idle = other.until(lambda m: m["content"].get("execution_state") == "idle" and m["parent_header"].get("msg_id") == msg_id)
+            want = "".join(f"{i:0500}\n" for i in range(lines))
+            assert idle and texts(other.seen) == want
+            assert SANITIZED or rss_bytes(d.gateway_pid()) < before + 160 * 1024 * 1024
+            assert ws.closed() == 1013
+            with channels(sandbox, session=me, query=f"session_id={me}") as back:
+                back.seen = ws.seen
+                reply, published = back.answer(msg_id)
+                assert reply["content"]["status"] == "ok" and types(published)[-1] == "idle"
+                assert texts(published) == want
+
+
+def test_what_is_kept_for_a_client_that_is_away_is_bounded() -> None:  # enterprise_gateway#783
+    me = uuid.uuid4().hex
+    with Daemon("--jupyter-missed-bytes", "1MiB") as d:
+        sandbox = Client(d.url, d.key).sandbox(template=TEMPLATE)
+        with channels(sandbox) as other, channels(sandbox, session=me, query=f"session_id={me}") as ws:
+            # The cell waits to be told that its client has gone: nothing of it goes out before.
+            msg_id = ws.send("execute_request", {"code": "import os, time\nwhile not os.path.exists('gone'): time.sleep(0.05)\n"
+                                                         "for i in range(100): print(str(i % 10) * 100_000, flush=True)"})
+            ws.until(lambda m: m["header"]["msg_type"] == "execute_input")
+            cut(ws)
+            wait_for(lambda: sandbox.client.get(f"/api/kernels/{kernel_of(sandbox)}")["connections"] == 1)
+            sandbox.post("/exec", {"cmd": "touch gone"})
+            other.until(lambda m: m["content"].get("execution_state") == "idle" and m["parent_header"].get("msg_id") == msg_id)
+            with channels(sandbox, session=me, query=f"session_id={me}") as back:
+                reply, published = back.answer(msg_id)
+                assert reply["content"]["status"] == "ok"
+                text = texts(published)
+                assert "came while this client was away are not shown" in text
+                assert 500_000 < len(text) < 1_200_000 and text.endswith("9" * 100_000 + "\n")

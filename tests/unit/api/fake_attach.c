@@ -47,6 +47,33 @@ void kg_attach_close(kg_attach_t **attach)
     *attach = NULL;
 }
 
+int kg_attach_keep(kg_attach_t *attach, const kg_away_opts_t *opts)
+{
+    (void)attach;
+    (void)kg_format(fake.name, sizeof fake.name, "%s", opts->name);
+    fake.keeping++;
+    return 0;
+}
+
+void kg_attach_missed(kg_attach_t *attach, const kg_ws_msg_t *msg)
+{
+    (void)attach;
+    (void)msg;
+    fake.missed++;
+}
+
+void kg_attach_leave(kg_attach_t **attach)
+{
+    fake.left += *attach != NULL;
+    kg_attach_close(attach);
+}
+
+bool kg_attach_return(kg_attach_t **attach, const char *name)
+{
+    (void)attach;
+    return strcmp(fake.name, name) == 0;
+}
+
 void kg_attach_greet(kg_attach_t *attach)
 {
     (void)attach;

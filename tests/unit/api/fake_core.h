@@ -89,8 +89,10 @@ unsigned fake_files_forget(const void *user); /* NULL: all */
 typedef struct fake_attach {
     kg_attach_t *latest; /* that was opened and is not closed */
     unsigned open, greeted, sent;
-    unsigned expecting; /* a restart */
-    bool full, refuse;  /* what open and send say */
+    unsigned expecting;             /* a restart */
+    unsigned keeping, missed, left; /* since they were set to 0 */
+    char name[KG_AWAY_NAME_MAX];    /* by which that one comes back */
+    bool full, refuse;              /* what open and send say */
     /* of what was sent last */
     kg_channel_t channel;
     size_t buffers;

@@ -27,7 +27,7 @@ static kg_jupyter_t *jupyter;
 static int setup(void **state)
 {
     const kg_server_config_t config = {0};
-    const kg_jupyter_config_t plain = {0};
+    const kg_jupyter_config_t plain = {.reconnect_s = 60};
     (void)state;
     *fake_attach() = (fake_attach_t){0};
     core = fake_core_new();
@@ -323,6 +323,52 @@ static void session_replaces_its_older_connection(void **state)
     }
 }
 
+/* What it does not get is kept from the moment it was cut, and from its leaving; not without a
+ * session, and not when it said that it leaves. */
+static void session_that_may_come_back_is_kept(void **state)
+{
+    (void)state;
+    kg_ws_msg_t msg = iopub(NULL, 0);
+    fake_attach_t *a = fake_attach();
+    kg_ws_t *ws = upgrade("session_id=s", "", false, 101);
+    fake_ws_full(ws, true);
+    fake_attach_message(&msg);
+    assert_int_equal(fake_ws_close_code(ws), 1013);
+    assert_int_equal(a->keeping, 1);
+    assert_int_equal(a->missed, 1);
+    assert_int_equal(a->left, 0);
+    fake_ws_close(&ws);
+    assert_int_equal(a->left, 1);
+    assert_non_null(strstr(a->name, " s")); /* and the key before it */
+    assert_true(strlen(a->name) > 2);
+    ws = upgrade("session_id=s", "", false, 101);
+    assert_int_equal(fake_ws_queue_max(ws), KG_JUPYTER_UNREAD_MAX);
+    fake_ws_close(&ws);
+    assert_int_equal(a->keeping, 2);
+    assert_int_equal(a->left, 2);
+    ws = upgrade("session_id=s", "", false, 101);
+    assert_int_equal(fake_attach_shutdown(false), 0);
+    fake_ws_close(&ws);
+    ws = upgrade(NULL, "", false, 101);
+    fake_ws_full(ws, true);
+    fake_attach_message(&msg);
+    fake_ws_close(&ws);
+    assert_int_equal(a->keeping, 2);
+    assert_int_equal(a->missed, 1);
+    ws = upgrade("session_id=s", "", false, 101);
+    kg_ws_t *newer = upgrade("session_id=s", "", false, 101);
+    assert_int_equal(a->keeping, 3);
+    assert_int_equal(fake_ws_close_code(ws), 1000);
+    fake_ws_close(&ws); /* it was taken over: nothing is kept twice */
+    assert_int_equal(a->keeping, 3);
+    key = "token key-attach"; /* another key is another client */
+    kg_ws_t *stranger = upgrade("session_id=s", "", false, 101);
+    key = "token key-alice";
+    assert_int_equal(fake_ws_close_code(newer), 0);
+    fake_ws_close(&newer);
+    fake_ws_close(&stranger);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +381,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(restart_over_rest_is_expected_by_its_key, setup, teardown),
         cmocka_unit_test_setup_teardown(key_before_the_path, setup, teardown),
         cmocka_unit_test_setup_teardown(session_replaces_its_older_connection, setup, teardown),
+        cmocka_unit_test_setup_teardown(session_that_may_come_back_is_kept, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

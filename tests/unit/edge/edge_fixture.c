@@ -351,6 +351,28 @@ static void pile(kg_ws_t *ws)
     free(big);
 }
 
+#define LARGE ((size_t)32 << 20) /* more than the sockets of both ends hold */
+
+/* A large message, of which the client does not read all, between small ones. */
+static void stack(kg_ws_t *ws)
+{
+    char *large = malloc(LARGE);
+    must(large);
+    memset(large, 'l', LARGE);
+    must(kg_ws_send(ws, kg_slice_cstr("first")) == 0);
+    must(kg_ws_send_binary(ws, kg_slice(large, LARGE)) == 0);
+    must(kg_ws_send(ws, kg_slice_cstr("last")) == 0);
+    free(large);
+}
+
+static void write_down(void *user, kg_slice_t message, bool binary)
+{
+    char *text = user;
+    size_t len = strlen(text);
+    snprintf(text + len, 100 - len, "%s %zu %c ", binary ? "binary" : "text", message.len,
+             message.data[message.len - 1]);
+}
+
 static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
 {
     (void)user;
@@ -374,6 +396,13 @@ static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
         kg_ws_close(ws, 1013, "slow");
     } else if (strncmp(text, "pile", 4) == 0) {
         pile(ws);
+    } else if (strncmp(text, "stack", 5) == 0) {
+        stack(ws);
+    } else if (strncmp(text, "take", 4) == 0) {
+        char taken[100] = "";
+        kg_ws_take_unsent(ws, write_down, taken);
+        must(kg_ws_queued(ws) == 0);
+        kg_ws_close(ws, 1013, taken);
     } else if (strncmp(text, "pause", 5) == 0) {
         kg_ws_pause(ws, true);
     } else if (strncmp(text, "bytes", 5) == 0) {

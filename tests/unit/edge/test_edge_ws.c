@@ -403,6 +403,30 @@ static void the_largest_queued_message_is_not_counted(void **state)
     client_close(&c);
 }
 
+/* Also the one that has gone in part; what has gone is not in it again. */
+static void unsent_messages_are_taken_whole(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "stack");
+    expect_frame(&c, 0x81, "first");
+    frame_t frame = ws_read(&c); /* so the large one is under way */
+    assert_int_equal(frame.op_fin, 0x02);
+    free(frame.data);
+    ws_send_text(&c, "take");
+    size_t bytes = frame.len;
+    for (frame = ws_read(&c); frame.op_fin != 0x88; frame = ws_read(&c)) {
+        assert_int_equal(frame.op_fin, 0x00); /* its end never comes */
+        bytes += frame.len;
+        free(frame.data);
+    }
+    assert_true(bytes < 32u << 20);
+    assert_int_equal(frame.code, 1013);
+    assert_string_equal(frame.data + 2, "binary 33554432 l text 4 t ");
+    free(frame.data);
+    client_close(&c);
+}
+
 static void read_flood(client_t *c, size_t frames, size_t size)
 {
     for (size_t i = 0; i < frames; i++) {
@@ -605,6 +629,7 @@ int main(void)
         T(client_close_is_answered),
         T(queue_over_its_cap_says_so_and_loses_nothing),
         T(the_largest_queued_message_is_not_counted),
+        T(unsent_messages_are_taken_whole),
         T(source_gives_all_frames_in_order),
         T(queued_frames_wait_for_a_message_under_way),
         cmocka_unit_test(silent_client_is_pinged_and_lives_by_its_pong),

@@ -526,6 +526,13 @@ void kg_ws_take_bytes(kg_ws_t *ws)
     (void)ws;
 }
 
+void kg_ws_take_unsent(kg_ws_t *ws, kg_ws_unsent_fn *fn, void *user)
+{
+    (void)ws; /* what is sent has gone */
+    (void)fn;
+    (void)user;
+}
+
 void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes)
 {
     ws->queue_max = bytes;
