@@ -146,6 +146,7 @@ int kg_request_execute(kg_session_t *s, const kg_execute_args_t *args, kg_out_t 
     rc = rc < 0 ? rc : kg_buf_append_cstr(out, ",\"user_expressions\":");
     rc = rc < 0 ? rc : put_object(out, args->user_expressions);
     rc = rc < 0 ? rc : kg_buf_append_char(out, '}');
+    rc = rc < 0 ? rc : put_object(&msg.metadata, args->metadata);
     return rc < 0 ? rc : finish(s, "execute_request", (kg_slice_t){0}, &msg, ret);
 }
 

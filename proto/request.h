@@ -36,6 +36,7 @@ typedef struct kg_execute_args {
     bool allow_stdin;
     bool stop_on_error;
     kg_slice_t user_expressions; /* raw JSON object or absent = {} */
+    kg_slice_t metadata;         /* likewise */
 } kg_execute_args_t;
 
 int kg_request_execute(kg_session_t *s, const kg_execute_args_t *args, kg_out_t *ret);

@@ -73,6 +73,8 @@ static void core_config(const kg_config_t *config, const char *data_home, kg_cor
     ret->kernel_start_timeout_ms = to_ms(config->timeouts.kernel_start);
     ret->drain_grace_ms = to_ms(config->timeouts.drain);
     ret->queue_max = (unsigned)config->limits.queue;
+    ret->client_queue_max = (unsigned)config->jupyter.queue;
+    ret->client_queue_bytes = config->jupyter.queue_bytes;
     ret->sandboxes_max = (unsigned)config->limits.sandboxes;
     ret->contexts_max = (unsigned)config->limits.contexts;
     ret->processes_max = (unsigned)config->limits.processes;
@@ -233,6 +235,7 @@ static void on_drained(void *user)
 {
     kg_main_t *m = user;
     if (m->server) {
+        kg_jupyter_stop(m->jupyter);
         kg_server_close(&m->server, CLOSE_GRACE_MS, on_closed, m);
     } else {
         on_closed(m);

@@ -93,6 +93,8 @@ typedef struct kg_config {
         uint64_t unread_bytes;
         uint64_t reconnect; /* nanoseconds */
         uint64_t missed_bytes;
+        uint64_t queue;
+        uint64_t queue_bytes;
         uint64_t sessions;
         uint64_t connections;
         uint64_t context_connections;

@@ -169,6 +169,16 @@ int kg_jupyter_create(kg_server_t *server,
     return 0;
 }
 
+void kg_jupyter_stop(kg_jupyter_t *jupyter)
+{
+    if (jupyter) {
+        jupyter->stopping = true;
+        while (jupyter->left) {
+            kg_jreq_free(jupyter->left);
+        }
+    }
+}
+
 void kg_jupyter_destroy(kg_jupyter_t **jupyter)
 {
     kg_jupyter_t *j = KG_TAKE(*jupyter);

@@ -28,6 +28,8 @@ int kg_jupyter_create(kg_server_t *server,
                       const kg_jupyter_config_t *config,
                       kg_jupyter_t **ret_jupyter,
                       kg_err_t *err);
+/* Before the server is closed: starts of kernels whose clients have left are let go. NULL ok. */
+void kg_jupyter_stop(kg_jupyter_t *jupyter);
 /* When the server is closed: nothing comes any more. NULL ok; NULLs the pointer. */
 void kg_jupyter_destroy(kg_jupyter_t **jupyter);
 

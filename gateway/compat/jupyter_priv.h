@@ -15,7 +15,9 @@ struct kg_jupyter {
     uint64_t started_ns; /* wall clock */
     kg_jsession_t *sessions;
     struct kg_channels *channels; /* channels.c */
-    kg_dialect_t dialect;         /* user of its handler is this */
+    struct kg_jreq *left;         /* request.c: starts whose clients have left */
+    bool stopping;
+    kg_dialect_t dialect; /* user of its handler is this */
 };
 
 /* Who asks, by `Authorization: token KEY` or `Bearer KEY`, X-API-Key, ?token=KEY, or the

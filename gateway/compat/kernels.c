@@ -48,7 +48,16 @@ static void started(kg_jreq_t *r, const json_t *record, const kg_err_t *err)
     const char *context = sandbox ? kg_sandbox_default_context(sandbox) : NULL;
     if (context && kg_kernel_find(r->jupyter->core, &r->who, context, &kernel, &own) == 0) {
         r->fresh = true;
-        r->started(r, &kernel, NULL);
+        if (r->left) {
+            kg_jreq_drop_kernel(r, &kernel);
+            kg_jreq_free(r);
+        } else {
+            r->started(r, &kernel, NULL);
+        }
+        return;
+    }
+    if (r->left) {
+        kg_jreq_free(r);
         return;
     }
     if (!err && own.code == KG_ERR_NONE) {

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "gateway/api/validate.h"
 #include "gateway/view/router.h"
@@ -309,11 +310,11 @@ void kg_jreq_on_body(kg_http_t *http, kg_slice_t body, void *user)
     }
 }
 
-void kg_jreq_on_close(kg_http_t *http, void *user)
+void kg_jreq_free(kg_jreq_t *r)
 {
-    (void)user;
-    kg_jreq_t *r = kg_http_user(http);
-    kg_http_set_user(http, NULL);
+    if (r->left) {
+        DL_DELETE(r->jupyter->left, r);
+    }
     kg_parse_forget(&r->parse);
     kg_api_abandon(&r->call);
     if (r->query) {
@@ -322,4 +323,19 @@ void kg_jreq_on_close(kg_http_t *http, void *user)
     free(r->query);
     json_decref(r->body);
     free(r);
+}
+
+/* Nobody would know of the kernel that it has asked for. */
+void kg_jreq_on_close(kg_http_t *http, void *user)
+{
+    const kg_jupyter_t *jupyter = user;
+    kg_jreq_t *r = kg_http_user(http);
+    kg_http_set_user(http, NULL);
+    if (!r->call || !r->started || jupyter->stopping) {
+        kg_jreq_free(r);
+        return;
+    }
+    r->http = NULL;
+    r->left = true;
+    DL_APPEND(r->jupyter->left, r);
 }

@@ -40,8 +40,10 @@ struct kg_jreq {
     kg_call_t *call;
     kg_jreq_called_fn *called;
     kg_kernel_started_fn *started;
-    bool fresh;  /* the kernel that it got is one it has started */
-    char *query; /* of routes that read theirs; it may hold a key */
+    bool left; /* the client has: the kernel that it waits for is ended when it is there */
+    struct kg_jreq *prev, *next; /* of those */
+    bool fresh;                  /* the kernel that it got is one it has started */
+    char *query;                 /* of routes that read theirs; it may hold a key */
 };
 
 /* Ends the exchange. json NULL = out of memory. location NULL = none. */
@@ -60,6 +62,7 @@ void kg_jreq_on_request(kg_http_t *http,
                         void *user);
 void kg_jreq_on_body(kg_http_t *http, kg_slice_t body, void *user);
 void kg_jreq_on_close(kg_http_t *http, void *user);
+void kg_jreq_free(kg_jreq_t *r); /* one that left */
 
 /* routes.c: the table, and what a path has. */
 const kg_jroute_t *kg_jroutes(size_t *ret_count);

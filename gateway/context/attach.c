@@ -35,6 +35,7 @@ int kg_attach_open(kg_context_t *context,
     a->context = context;
     a->sink = *sink;
     a->user = user;
+    a->serial = ++context->bridge->serial;
     DL_APPEND(context->bridge->attaches, a);
     context->bridge->count++;
     context->bridge->hears += sink->part == KG_ATTACH_HEARS;
@@ -127,6 +128,7 @@ void kg_run_client_destroy(kg_run_client_t **client)
     if (c) {
         kg_buf_fini(&c->header);
         kg_buf_fini(&c->user_expressions);
+        kg_buf_fini(&c->metadata);
         kg_timer_close(&c->nobody);
         free(c);
     }
@@ -136,7 +138,8 @@ kg_run_client_t *kg_run_client_new(const kg_run_client_opts_t *opts)
 {
     kg_run_client_t *c = calloc(1, sizeof(*c));
     if (!c || kg_buf_append_slice(&c->header, opts->header) ||
-        kg_buf_append_slice(&c->user_expressions, opts->user_expressions)) {
+        kg_buf_append_slice(&c->user_expressions, opts->user_expressions) ||
+        kg_buf_append_slice(&c->metadata, opts->metadata)) {
         kg_run_client_destroy(&c);
         return NULL;
     }
@@ -194,6 +197,7 @@ static void execute(kg_attach_t *a, const kg_client_msg_t *msg)
         .attach = a,
         .header = kg_buf_slice(&msg->header),
         .user_expressions = kg_buf_slice(&msg->execute.user_expressions),
+        .metadata = kg_buf_slice(&msg->metadata),
         .silent = msg->execute.silent,
         .store_history = msg->execute.store_history,
         .stop_on_error = msg->execute.stop_on_error,
@@ -210,6 +214,8 @@ static void execute(kg_attach_t *a, const kg_client_msg_t *msg)
     };
     if (kg_run_new(a->context->sandbox, &opts, &run, NULL, &err)) {
         refuse(a, msg, &err);
+    } else {
+        kg_seen_note(a, msg, run);
     }
 }
 
@@ -276,6 +282,12 @@ static bool has_reply(kg_client_kind_t kind)
 {
     return kind != KG_CLIENT_COMM_OPEN && kind != KG_CLIENT_COMM_MSG &&
            kind != KG_CLIENT_COMM_CLOSE;
+}
+
+/* Code, and messages that have no answer: the others may be answered twice. */
+static bool is_once(kg_client_kind_t kind)
+{
+    return kind == KG_CLIENT_EXECUTE || !has_reply(kind);
 }
 
 static void on_done(void *user, const kg_request_end_t *end)
@@ -383,6 +395,9 @@ static void forward(kg_attach_t *a, kg_client_msg_t *msg)
         (void)(rc ? rc : kg_oom(&err));
         refuse(a, msg, &err);
         return;
+    }
+    if (is_once(msg->kind)) {
+        kg_seen_note(a, msg, NULL);
     }
     f->context = context;
     f->attach = a;
@@ -554,6 +569,9 @@ static void shut_down(kg_attach_t *a, const kg_client_msg_t *msg)
 static void act(kg_attach_t *a, kg_client_msg_t *msg)
 {
     bool interrupted = false;
+    if (is_once(msg->kind) && kg_seen_before(a, msg)) {
+        return;
+    }
     kg_slice_t header = kg_buf_slice(&msg->header);
     switch ((int)msg->kind) {
     case KG_CLIENT_EXECUTE:

@@ -9,6 +9,7 @@
 
 enum {
     KG_PARENTS_MAX = 256,      /* requests whose late output still finds its client's header */
+    KG_SEEN_MAX = 1024,        /* requests that are known when they are sent again */
     KG_FORWARDS_WAIT_MAX = 64, /* messages that wait for a kernel */
     /* With it and unanswered; with those that wait fewer than KG_KERNEL_REQUESTS_MAX, so that there
      * is room for what others ask. */
@@ -40,11 +41,13 @@ typedef struct kg_forward {
 } kg_forward_t;
 
 typedef struct kg_away kg_away_t; /* attach_away.c */
+typedef struct kg_seen kg_seen_t; /* attach_seen.c */
 
 struct kg_attach {
     kg_context_t *context; /* NULL: it was told the end */
     kg_attach_sink_t sink;
     void *user;
+    uint64_t serial; /* of its context */
     kg_away_t *away; /* what it misses is kept */
     bool expects_restart;
     kg_attach_t *prev, *next;
@@ -57,6 +60,9 @@ struct kg_bridge {
     unsigned hears;           /* of those that count: they are no clients */
     kg_parent_t *parents;     /* uthash */
     kg_parent_t *parent_list; /* the same */
+    kg_seen_t *seen;          /* uthash */
+    kg_seen_t *seen_list;     /* the same, oldest first */
+    uint64_t serial;          /* of the latest client */
     kg_forward_t *forwards;
     unsigned waiting, sent; /* of them */
     size_t waiting_bytes;
@@ -69,6 +75,7 @@ struct kg_run_client {
     kg_attach_t *attach; /* NULL: it has left */
     kg_buf_t header;
     kg_buf_t user_expressions;
+    kg_buf_t metadata;
     bool silent, store_history, stop_on_error;
     bool replied;
     kg_timer_t *nobody; /* it has left, and the run waits for its input */
@@ -115,6 +122,15 @@ const char *kg_bridge_state(const kg_context_t *context); /* an execution_state 
 
 bool kg_attach_is_left(const kg_attach_t *attach); /* it belongs to the context */
 void kg_away_destroy(kg_away_t **away);            /* NULL ok; NULLs the pointer */
+
+/* ---- attach_seen.c ---- */
+
+/* It was carried out; run: what it became, or NULL. */
+void kg_seen_note(const kg_attach_t *attach, const kg_client_msg_t *msg, const kg_run_t *run);
+/* True: it was before, and is not to be carried out again. Its answer is this attach's now: it is
+ * still to come, or was given, or is given here. */
+bool kg_seen_before(kg_attach_t *attach, const kg_client_msg_t *msg);
+void kg_seen_clear(kg_bridge_t *bridge);
 
 /* ---- told by the room's other files ---- */
 

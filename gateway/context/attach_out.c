@@ -266,6 +266,7 @@ void kg_bridge_free(kg_context_t *context)
     while (bridge->parents) {
         drop_oldest(bridge);
     }
+    kg_seen_clear(bridge);
     free(bridge);
     context->bridge = NULL;
 }

@@ -34,6 +34,8 @@ void kg_core_config_defaults(kg_core_config_t *ret_config)
         .kernel_start_timeout_ms = 60000,
         .drain_grace_ms = 10000,
         .queue_max = 100,
+        .client_queue_max = 1000,
+        .client_queue_bytes = (size_t)32 << 20,
         .sandboxes_max = 1000,
         .contexts_max = 64,
         .processes_max = 256,

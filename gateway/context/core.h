@@ -45,14 +45,16 @@ typedef struct kg_core_config {
     unsigned run_timeout_s;      /* 0 = none */
     unsigned interrupt_grace_ms; /* interrupt, then kill after it */
     unsigned kernel_start_timeout_ms;
-    unsigned drain_grace_ms;         /* what running code gets when the daemon stops */
-    unsigned queue_max;              /* runs waiting in one context */
-    unsigned sandboxes_max;          /* in the daemon */
-    unsigned contexts_max;           /* in one sandbox */
-    unsigned processes_max;          /* commands at once in one sandbox */
-    unsigned retain_s;               /* a finished log stays at least so long, budget permitting */
-    size_t code_max;                 /* bytes of one run's code */
-    size_t cmd_max;                  /* bytes of one command */
+    unsigned drain_grace_ms;   /* what running code gets when the daemon stops */
+    unsigned queue_max;        /* runs waiting in one context, beside */
+    unsigned client_queue_max; /* those of attached clients: a notebook sends all its cells, */
+    size_t client_queue_bytes; /* with code of so many bytes together */
+    unsigned sandboxes_max;    /* in the daemon */
+    unsigned contexts_max;     /* in one sandbox */
+    unsigned processes_max;    /* commands at once in one sandbox */
+    unsigned retain_s;         /* a finished log stays at least so long, budget permitting */
+    size_t code_max;           /* bytes of one run's code */
+    size_t cmd_max;            /* bytes of one command */
     unsigned sandbox_memory_mib_max; /* the operator's caps of one sandbox; 0 = none */
     unsigned sandbox_pids_max;
     unsigned sandbox_disk_mib_max;

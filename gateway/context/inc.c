@@ -338,6 +338,7 @@ int kg_inc_execute(kg_inc_t *inc, kg_run_t *run, kg_err_t *err)
         args.silent = run->client->silent;
         args.store_history = run->client->store_history;
         args.user_expressions = kg_buf_slice(&run->client->user_expressions);
+        args.metadata = kg_buf_slice(&run->client->metadata);
     }
     kg_request_sink_t sink = {
         .prepare = prepare,

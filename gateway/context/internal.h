@@ -250,6 +250,7 @@ struct kg_job {
     kg_job_kind_t kind;
     kg_job_step_t step;
     kg_run_t *run; /* RUN */
+    size_t client; /* of an attached client's: what it counts for in queued_bytes; else 0 */
     kg_wait_t *wait;
     kg_buf_t code;
     size_t cursor;
@@ -339,6 +340,8 @@ struct kg_context {
     kg_job_t *jobs; /* waiting */
     kg_job_t *current;
     unsigned queued_runs;
+    unsigned queued_clients; /* of them, which attached clients asked for, */
+    size_t queued_bytes;     /* and their code */
     kg_displays_t *displays;
     kg_kernel_memo_t
         *memo;          /* the kernel of an earlier gateway, until it is known whether it lives */

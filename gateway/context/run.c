@@ -315,16 +315,23 @@ static int check_context(const kg_context_t *context, const kg_run_opts_t *opts,
     if (own) {
         return own;
     }
-    if (context->queued_runs >= core->config.queue_max) {
-        core->stats.queue_full++;
-        int rc = kg_err_set(err, KG_ERR_QUEUE_FULL, "%u runs wait in context %s already",
-                            context->queued_runs, context->id);
-        if (err) {
-            err->retry_after_s = 1;
-        }
-        return rc;
+    bool client = opts->client != NULL;
+    unsigned waiting =
+        client ? context->queued_clients : context->queued_runs - context->queued_clients;
+    if (waiting < (client ? core->config.client_queue_max : core->config.queue_max) &&
+        (!client || context->queued_bytes + opts->code.len < core->config.client_queue_bytes)) {
+        return 0;
     }
-    return 0;
+    core->stats.queue_full++;
+    int rc = client ? kg_err_set(err, KG_ERR_QUEUE_FULL,
+                                 "%u cells of notebooks (%zu bytes) wait in context %s already",
+                                 waiting, context->queued_bytes, context->id)
+                    : kg_err_set(err, KG_ERR_QUEUE_FULL, "%u runs wait in context %s already",
+                                 waiting, context->id);
+    if (err) {
+        err->retry_after_s = 1;
+    }
+    return rc;
 }
 
 /* ---- making: idempotency ---- */
@@ -496,6 +503,7 @@ static void enter(kg_run_t *run, const char *id, kg_context_t *context, kg_job_t
     run->job = job_take;
     job_take->kind = KG_JOB_RUN;
     job_take->run = run;
+    job_take->client = run->client ? run->code.len + 1 : 0;
     kg_run_ref_(run); /* the queue's */
     run->core->stats.runs_created++;
     if (ahead) {

@@ -28,6 +28,7 @@ typedef struct kg_run_client_opts {
     struct kg_attach *attach;
     kg_slice_t header;           /* canonical, of the request */
     kg_slice_t user_expressions; /* canonical object */
+    kg_slice_t metadata;         /* likewise */
     bool silent, store_history, stop_on_error;
 } kg_run_client_opts_t;
 

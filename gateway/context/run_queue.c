@@ -41,11 +41,20 @@ int kg_job_arm(kg_job_t *job, uint64_t after_ns)
     return 0;
 }
 
+static void count(kg_context_t *context, const kg_job_t *job, int by)
+{
+    if (job->kind == KG_JOB_RUN) {
+        context->queued_runs += (unsigned)by;
+        context->queued_clients += job->client ? (unsigned)by : 0;
+        context->queued_bytes += by > 0 ? job->client : -job->client;
+    }
+}
+
 void kg_job_enqueue(kg_context_t *context, kg_job_t *job)
 {
     job->context = context;
     job->step = KG_STEP_QUEUED;
-    context->queued_runs += job->kind == KG_JOB_RUN;
+    count(context, job, 1);
     DL_APPEND(context->jobs, job);
     kg_context_pump(context);
 }
@@ -63,7 +72,7 @@ void kg_job_destroy(kg_job_t **job)
         context->left_cell = context->left_cell && j->kind != KG_JOB_LEFT;
     } else if (j->step == KG_STEP_QUEUED) {
         DL_DELETE(context->jobs, j);
-        context->queued_runs -= j->kind == KG_JOB_RUN;
+        count(context, j, -1);
     }
     kg_request_release(&j->request);
     kg_timer_close(&j->deadline);
@@ -339,8 +348,8 @@ static void start_job(kg_context_t *context)
     kg_err_t err = {0};
     DL_DELETE(context->jobs, job);
     context->current = job;
+    count(context, job, -1);
     if (job->kind == KG_JOB_RUN) {
-        context->queued_runs--;
         start_run(job);
         return;
     }

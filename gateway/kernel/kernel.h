@@ -209,6 +209,7 @@ typedef struct kg_kernel_execute {
      * abort a request that comes right after an error. */
     bool stop_on_error;
     kg_slice_t user_expressions; /* raw JSON object, or absent */
+    kg_slice_t metadata;         /* likewise */
 } kg_kernel_execute_t;
 
 /* One at a time: KG_ERR_BUSY while another is under way; KG_ERR_STARTING before ready,

@@ -336,6 +336,7 @@ int kg_kernel_execute(kg_kernel_t *k,
         .allow_stdin = args->allow_stdin,
         .stop_on_error = args->stop_on_error,
         .user_expressions = args->user_expressions,
+        .metadata = args->metadata,
     };
     KG_AUTO(kg_out_fini) kg_out_t out = {0};
     rc = kg_request_execute(&k->session, &wire_args, &out);

@@ -107,3 +107,12 @@ bool heard(const client_t *c, const char *text)
 {
     return c->heard.data && strstr(c->heard.data, text);
 }
+
+unsigned times(const client_t *c, const char *text)
+{
+    unsigned n = 0;
+    for (const char *at = c->heard.data; at && (at = strstr(at, text)) != NULL; at++) {
+        n++;
+    }
+    return n;
+}

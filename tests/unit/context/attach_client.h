@@ -27,5 +27,6 @@ void say_with(client_t *c,
 void say(client_t *c, kg_channel_t channel, const char *type, const char *id, const char *text);
 void await(rig_t *rig, client_t *c, unsigned replies); /* in all */
 bool heard(const client_t *c, const char *text);
+unsigned times(const client_t *c, const char *text); /* that it heard it */
 
 #endif

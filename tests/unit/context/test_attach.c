@@ -215,13 +215,19 @@ static void run_that_is_refused_is_answered(void **state)
 {
     rig_t *rig = the_rig(state);
     kg_sandbox_t *sbx = rig_sandbox(rig);
-    unsigned queue_max = rig->core->config.queue_max;
+    const unsigned queue_max = 100;
+    char id[16];
     client_t c;
+    kg_core_config_t *config = &rig->core->config;
+    unsigned usual = config->client_queue_max;
+    size_t usual_bytes = config->client_queue_bytes;
+    config->client_queue_max = queue_max;
     open_client(&c, main_context(sbx));
     say(&c, KG_CHANNEL_SHELL, "execute_request", "runs",
         "{\"code\":\"import time; time.sleep(60)\"}");
     for (unsigned i = 0; i < queue_max; i++) {
-        say(&c, KG_CHANNEL_SHELL, "execute_request", "waits", "{\"code\":\"1\"}");
+        (void)snprintf(id, sizeof(id), "waits%u", i);
+        say(&c, KG_CHANNEL_SHELL, "execute_request", id, "{\"code\":\"1\"}");
     }
     assert_int_equal(c.replies, 0);
     say(&c, KG_CHANNEL_SHELL, "execute_request", "much", "{\"code\":\"1\"}");
@@ -229,14 +235,76 @@ static void run_that_is_refused_is_answered(void **state)
     assert_true(heard(&c, "shell execute_reply much error\n"));
     assert_true(
         heard(&c, "iopub status much busy\niopub error much -\nshell execute_reply much error\n"));
+    /* Of bytes, likewise. */
+    config->client_queue_max = usual;
+    config->client_queue_bytes = main_context(sbx)->queued_bytes + 3;
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "long", "{\"code\":\"123\"}");
+    assert_true(heard(&c, "shell execute_reply long error\n"));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "short", "{\"code\":\"12\"}");
+    assert_int_equal(c.replies, 2);
+    config->client_queue_bytes = usual_bytes;
+    /* An agent's run is not kept out by them. */
+    const kg_run_opts_t opts = rig_opts("6 * 7");
+    assert_non_null(rig_run(rig, sbx, &opts));
     /* An idle of ours does not hide that a cell runs. */
     assert_true(heard(&c, "iopub status much idle\niopub status runs busy\n"));
     /* The kernel is killed with all that waits. */
     drop(rig, sbx);
-    assert_int_equal(c.replies, queue_max + 2);
-    assert_true(heard(&c, "shell execute_reply waits aborted\n"));
+    assert_int_equal(c.replies, queue_max + 4);
+    assert_true(heard(&c, "shell execute_reply waits0 aborted\n"));
     assert_true(heard(&c, "shell execute_reply runs error\n"));
     close_client(&c);
+}
+
+static bool nothing_is_asked(void *arg)
+{
+    const kg_context_t *context = arg;
+    return !context->bridge->forwards;
+}
+
+/* A client that lost its connection cannot know what has arrived. */
+static void request_that_is_sent_again_is_carried_out_once(void **state)
+{
+    static const char code[] = "{\"code\":\"n = globals().get('n', 0) + 1\"}";
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    kg_context_t *context = main_context(sbx);
+    client_t c;
+    client_t again;
+    open_client(&c, context);
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "same", code);
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "same", code);
+    await(rig, &c, 1);
+    rig_expect(rig, sbx, "n", "ok", "1");
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "same", code); /* it has its answer */
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "bad", "{\"code\":\"1/0\"}");
+    await(rig, &c, 2);
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "waits",
+        "{\"code\":\"import time; time.sleep(0.3)\"}");
+    close_client(&c);
+    open_client(&again, context);
+    say(&again, KG_CHANNEL_SHELL, "execute_request", "waits", code); /* while it is under way */
+    await(rig, &again, 1);
+    assert_true(heard(&again, "shell execute_reply waits ok\n"));
+    say(&again, KG_CHANNEL_SHELL, "execute_request", "same", code);
+    say(&again, KG_CHANNEL_SHELL, "execute_request", "bad", code);
+    say(&again, KG_CHANNEL_SHELL, "execute_request", "same", code); /* it has it now */
+    assert_int_equal(again.replies, 3);
+    assert_int_equal(times(&again, "shell execute_reply same ok\n"), 1);
+    assert_int_equal(times(&again, "shell execute_reply bad error\n"), 1);
+    rig_expect(rig, sbx, "n", "ok", "1");
+    /* So many are known. */
+    for (unsigned i = 0; i < KG_SEEN_MAX; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof(id), "%u", i);
+        say(&again, KG_CHANNEL_SHELL, "comm_msg", id, "{\"comm_id\":\"x\",\"data\":{}}");
+        rig_until(rig, nothing_is_asked, context, 5000);
+    }
+    say(&again, KG_CHANNEL_SHELL, "execute_request", "same", code);
+    await(rig, &again, 4);
+    rig_expect(rig, sbx, "n", "ok", "2");
+    close_client(&again);
+    drop(rig, sbx);
 }
 
 static void shutdown_is_the_callers(void **state)
@@ -285,6 +353,7 @@ int main(void)
         cmocka_unit_test(running_cell_keeps_its_header),
         cmocka_unit_test(output_of_a_message_is_no_runs),
         cmocka_unit_test(run_that_is_refused_is_answered),
+        cmocka_unit_test(request_that_is_sent_again_is_carried_out_once),
         cmocka_unit_test(shutdown_is_the_callers),
         cmocka_unit_test(client_that_left_hears_nothing),
         cmocka_unit_test(input_of_a_client_that_left_ends),
