@@ -11,8 +11,8 @@
 typedef int kg_fit_fn(void *user, const kg_ws_msg_t *msg);
 
 /* Gives send the message: as it is, a `stream` in pieces, a display that is too large as a note
- * that says so. Replies and all else are never cut. Ends at the first that fails: its result, or
- * -ENOMEM. */
+ * that says so; of errors and replies what they say about the end, with a note; in place of all
+ * else a line on stderr. Ends at the first that fails: its result, or -ENOMEM. */
 int kg_fit_each(const kg_ws_msg_t *msg, kg_fit_fn *send, void *user);
 
 #endif

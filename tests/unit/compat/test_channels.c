@@ -204,6 +204,62 @@ static void large_output_fits_servers(void **state)
     free(content);
 }
 
+/* How it ended is told, in less than a server takes. */
+static void large_replies_and_errors_fit_servers(void **state)
+{
+    (void)state;
+    static const struct {
+        kg_channel_t channel;
+        const char *header, *begin, *end, *says[3];
+    } rows[] = {
+        {KG_CHANNEL_IOPUB,
+         "{\"msg_id\":\"7\",\"msg_type\":\"error\"}",
+         "{\"ename\":\"E\",\"evalue\":\"",
+         "\",\"traceback\":[]}",
+         {"{\"ename\":\"E\",\"evalue\":\"[An error of 9.4 MB is not shown"}},
+        {KG_CHANNEL_SHELL,
+         "{\"msg_id\":\"7\",\"msg_type\":\"execute_reply\"}",
+         "{\"status\":\"error\",\"ename\":\"E\",\"evalue\":\"",
+         "\",\"traceback\":[]}",
+         {"{\"status\":\"error\",\"ename\":\"E\",\"evalue\":\"[An error of"}},
+        {KG_CHANNEL_SHELL,
+         "{\"msg_id\":\"7\",\"msg_type\":\"execute_reply\"}",
+         "{\"status\":\"ok\",\"execution_count\":3,\"payload\":[\"",
+         "\"]}",
+         {"\"stderr\",\"text\":\"[A reply of 9.4 MB is not shown",
+          "{\"status\":\"ok\",\"execution_count\":3,\"user_expressions\":{},\"payload\":[]}"}},
+        {KG_CHANNEL_SHELL,
+         "{\"msg_id\":\"7\",\"msg_type\":\"history_reply\"}",
+         "{\"status\":\"ok\",\"history\":[\"",
+         "\"]}",
+         {"{\"status\":\"error\",\"ename\":\"too_large\""}},
+        {KG_CHANNEL_IOPUB,
+         "{\"msg_id\":\"7\",\"msg_type\":\"comm_msg\"}",
+         "{\"data\":{\"a\":\"",
+         "\"}}",
+         {"\"stderr\",\"text\":\"[A message of 9.4 MB is not shown"}},
+    };
+    kg_ws_t *ws = upgrade(NULL, "", false, 101);
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        char *content = large(rows[i].begin, "x", 9u << 20, rows[i].end);
+        kg_ws_msg_t msg = iopub(NULL, 0);
+        msg.channel = rows[i].channel;
+        msg.parts[0] = kg_slice_cstr(rows[i].header);
+        msg.parts[3] = kg_slice_cstr(content);
+        fake_attach_message(&msg);
+        for (size_t j = 0; rows[i].says[j]; j++) {
+            const char *frame = fake_ws_frame(ws, 100);
+            assert_non_null(strstr(frame, rows[i].says[j]));
+            json_t *json = json_loads(frame, 0, NULL);
+            assert_non_null(json);
+            json_decref(json);
+        }
+        assert_null(fake_ws_frame(ws, 100));
+        free(content);
+    }
+    fake_ws_close(&ws);
+}
+
 static void junk_closes(void **state)
 {
     (void)state;
@@ -375,6 +431,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(protocol_as_offered, setup, teardown),
         cmocka_unit_test_setup_teardown(frames_by_protocol, setup, teardown),
         cmocka_unit_test_setup_teardown(large_output_fits_servers, setup, teardown),
+        cmocka_unit_test_setup_teardown(large_replies_and_errors_fit_servers, setup, teardown),
         cmocka_unit_test_setup_teardown(junk_closes, setup, teardown),
         cmocka_unit_test_setup_teardown(close_codes, setup, teardown),
         cmocka_unit_test_setup_teardown(restart_is_for_keys_that_may_use, setup, teardown),

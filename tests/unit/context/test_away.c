@@ -22,9 +22,21 @@ static bool come_back(client_t *c, kg_context_t *context, const char *name)
     return kg_attach_return(&c->attach, name);
 }
 
-static bool is_idle(void *arg)
+typedef struct awaited {
+    const client_t *client;
+    const char *text;
+} awaited_t;
+
+static bool has_heard(void *arg)
 {
-    return heard(arg, "iopub status last idle\n");
+    const awaited_t *a = arg;
+    return heard(a->client, a->text);
+}
+
+static void await_text(rig_t *rig, const client_t *c, const char *text)
+{
+    awaited_t a = {c, text};
+    rig_until(rig, has_heard, &a, 20000);
 }
 
 /* All of it, once, in order, as another hears it who stays. */
@@ -43,7 +55,7 @@ static void client_that_comes_back_hears_what_it_missed(void **state)
     leave(&c, "me", 60000, 1 << 20);
     assert_int_equal(kg_context_attached(main_context(sbx)), 1);
     say(&stays, KG_CHANNEL_SHELL, "execute_request", "last", "{\"code\":\"2\"}");
-    rig_until(rig, is_idle, &stays, 20000);
+    await_text(rig, &stays, "iopub status last idle\n");
     assert_int_equal(c.replies, 0);
     assert_false(come_back(&c, main_context(sbx), "you"));
     kg_attach_close(&c.attach);
@@ -83,9 +95,12 @@ static void what_is_kept_is_bounded(void **state)
         say(&c, KG_CHANNEL_SHELL, "execute_request", id, code);
         leave(&c, "me", 60000, round == 1 ? 100000 : 1 << 20);
         rig->core->away_bytes += round == 2 ? KG_AWAY_TOTAL_BYTES - 100000 : 0;
-        const char last[] = {'l', (char)('0' + round), '\0'};
+        const char *last = round == 0 ? "one" : round == 1 ? "two" : "three";
         say(&stays, KG_CHANNEL_SHELL, "execute_request", last, "{\"code\":\"2\"}");
-        await(rig, &stays, round + 1);
+        await_text(rig, &stays,
+                   round == 0   ? "iopub status one idle\n"
+                   : round == 1 ? "iopub status two idle\n"
+                                : "iopub status three idle\n");
         size_t held = rig->core->away_bytes;
         assert_true(round != 1 || (held > 50000 && held <= 100000));
         assert_true(round != 2 ||
