@@ -506,3 +506,46 @@ def test_what_is_kept_for_a_client_that_is_away_is_bounded() -> None:  # enterpr
                 text = texts(published)
                 assert "came while this client was away are not shown" in text
                 assert 500_000 < len(text) < 1_200_000 and text.endswith("9" * 100_000 + "\n")
+
+
+def test_a_request_that_is_sent_again_runs_once(fresh: Sandbox) -> None:
+    me, code = uuid.uuid4().hex, {"code": "import time; time.sleep(0.3); n = globals().get('n', 0) + 1; n"}
+    with channels(fresh, session=me) as ws:  # without session_id: a new connection is another client but for its messages
+        msg_id = ws.send("execute_request", code)
+        ws.until(lambda m: m["header"]["msg_type"] == "execute_input")
+    with channels(fresh, session=me) as ws:
+        ws.send("execute_request", code, msg_id=msg_id)
+        assert ws.answer(msg_id)[0]["content"]["status"] == "ok"
+        assert "2" not in [m["content"]["data"]["text/plain"] for m in ws.seen if m["header"]["msg_type"] == "execute_result"]
+    with channels(fresh, session=me) as ws:
+        ws.send("execute_request", code, msg_id=msg_id)
+        assert ws.answer(msg_id)[0]["content"]["status"] == "ok"
+        assert fresh.run("n")["text"] == "1"
+
+
+def test_run_all_of_a_long_notebook(fresh: Sandbox) -> None:
+    with channels(fresh) as ws:
+        first = ws.send("execute_request", {"code": "import time; time.sleep(1); cells = [0]"})
+        cells = [ws.send("execute_request", {"code": f"cells.append({i})"}) for i in range(1, 1001)]
+        over = ws.send("execute_request", {"code": "cells.append('over')"})
+        reply, published = ws.answer(over)
+        assert reply["content"]["ename"] == "queue_full" and "error" in types(published)
+        assert fresh.run("'an agent has its place behind them'")["status"] == "ok"
+        assert {ws.answer(msg_id)[0]["content"]["status"] for msg_id in (first, *cells)} == {"ok"}
+        assert fresh.run("cells == list(range(1001))")["text"] == "True"
+
+
+def test_metadata_of_a_cell_reaches_the_kernel(sandbox: Sandbox) -> None:
+    with channels(sandbox) as ws:
+        ws.execute("said = get_ipython().kernel.get_parent()['metadata'].get('cellId')", metadata={"cellId": "c-1"})
+        assert sandbox.run("said")["text"] == "'c-1'"
+
+
+def test_a_client_that_leaves_while_its_kernel_starts_leaves_nothing(client: Client) -> None:
+    before = {s["id"] for s in client.get("/v1/sandboxes")["items"]}
+    with socket.create_connection((client.url.split("/")[2].split(":")[0], int(client.url.rsplit(":", 1)[1]))) as raw:
+        body = json.dumps({"name": TEMPLATE}).encode()
+        raw.sendall(f"POST /api/kernels HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: token {client.key}\r\n"
+                    f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        wait_for(lambda: {s["id"] for s in client.get("/v1/sandboxes")["items"]} - before, 10)
+    wait_for(lambda: {s["id"] for s in client.get("/v1/sandboxes")["items"]} == before, 60)

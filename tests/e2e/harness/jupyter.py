@@ -132,11 +132,12 @@ class Channels:
         self.ws.close()
 
     def send(self, msg_type: str, content: Any = None, channel: str = "shell", *, msg_id: str | None = None,
-             buffers: list[bytes] = [], parent: Any = None) -> str:
+             buffers: list[bytes] = [], parent: Any = None, metadata: Any = None) -> str:
         msg_id = msg_id or uuid.uuid4().hex
         header = {"msg_id": msg_id, "msg_type": msg_type, "session": self.session, "username": "tester",
                   "version": "5.3", "date": "2026-01-02T03:04:05.678901Z"}
-        parts = {"header": header, "parent_header": parent or {}, "metadata": {}, "content": {} if content is None else content}
+        parts = {"header": header, "parent_header": parent or {}, "metadata": metadata or {},
+                 "content": {} if content is None else content}
         if self.v1:
             self.ws.send(v1_encode(channel, [json.dumps(p).encode() for p in parts.values()], buffers))
         elif buffers:
@@ -181,8 +182,8 @@ class Channels:
             message = self.receive(max(0.01, end - time.monotonic()))
             mine = [message] if message["parent_header"].get("msg_id") == msg_id else []
 
-    def execute(self, code: str, **content: Any) -> tuple[Message, list[Message]]:
-        return self.ask("execute_request", {"code": code, **content})
+    def execute(self, code: str, *, metadata: Any = None, **content: Any) -> tuple[Message, list[Message]]:
+        return self.ask("execute_request", {"code": code, **content}, metadata=metadata)
 
     def closed(self, timeout: float = 30) -> int:
         """Reads on to the end; its close code."""

@@ -313,7 +313,11 @@ int kg_sandbox_update(kg_sandbox_t *sandbox, const kg_sandbox_patch_t *patch, kg
 int kg_sandbox_delete(kg_sandbox_t *sandbox, kg_done_fn *done, void *user, kg_err_t *err)
 {
     (void)err;
-    wait_add(sandbox->core, user)->done = done;
+    if (done) {
+        wait_add(sandbox->core, user)->done = done;
+    } else {
+        sandbox->core->stats.dropped++;
+    }
     return 0;
 }
 

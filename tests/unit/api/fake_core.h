@@ -27,6 +27,7 @@ typedef struct fake_stats {
     unsigned readers;  /* now */
     unsigned watches;  /* now */
     unsigned forgotten;
+    unsigned dropped; /* sandboxes, without waiting for their end */
     unsigned interrupts;
     char input[64]; /* of the last kg_run_input */
     char last_code[64];

@@ -449,7 +449,19 @@ static void kernels_are_started_and_ended_by_operations(void **state)
     assert_int_equal(fake_http_status(http), 403);
     fake_http_close(&http);
     http = start("POST", "/api/kernels", NULL);
-    fake_http_close(&http); /* the client leaves */
+    fake_http_close(&http); /* the client leaves: nobody would know of its kernel */
+    assert_int_equal(fake_stats(w->core)->dropped, 0);
+    assert_int_equal(fake_core_fire(w->core, KG_ERR_NONE), 1);
+    assert_int_equal(fake_stats(w->core)->dropped, 1);
+    http = start("POST", "/api/kernels", NULL);
+    fake_http_close(&http);
+    assert_int_equal(fake_core_fire(w->core, KG_ERR_KERNEL_START_FAILED), 1);
+    http = start("POST", "/api/kernels", NULL);
+    fake_http_close(&http); /* and what the daemon's end finds so */
+    kg_jupyter_stop(w->jupyter);
+    http = start("POST", "/api/kernels", NULL);
+    fake_http_close(&http);
+    assert_int_equal(fake_stats(w->core)->dropped, 1);
     assert_int_equal(fake_core_fire(w->core, KG_ERR_NONE), 0);
     http = start("POST", "/api/kernels/" FAKE_CONTEXT "/restart", NULL);
     assert_int_equal(fake_core_fire(w->core, KG_ERR_NONE), 1);
