@@ -24,6 +24,7 @@ int kg_api_create(kg_core_t *core,
     size_t count;
     kg_ops(&count);
     *api = (kg_api_t){.core = core, .clock = clock, .gauges = gauges, .user = user};
+    kg_tools_config_defaults(&api->tools);
     api->started_ns = clock->now_ns(clock->user);
     api->counts = calloc(count, sizeof *api->counts);
     if (!api->counts || kg_auth_create(kg_core_store(core), clock, &api->auth) < 0 ||
@@ -61,6 +62,14 @@ void kg_api_destroy(kg_api_t **api)
     kg_auth_destroy(&a->auth);
     free(a->counts);
     free(a);
+}
+
+void kg_api_set_tools(kg_api_t *api, const kg_tools_config_t *config, kg_workq_t *workers)
+{
+    if (config) {
+        api->tools = *config;
+    }
+    api->workers = workers;
 }
 
 kg_core_t *kg_api_core(const kg_api_t *api)

@@ -4,6 +4,7 @@
 #define KG_API_API_H
 
 #include "gateway/api/call.h"
+#include "gateway/api/tools.h"
 
 /* What only the transport knows, for /metrics. */
 typedef struct kg_api_gauges {
@@ -23,6 +24,10 @@ int kg_api_create(kg_core_t *core,
                   kg_api_t **ret_api);
 /* Pending calls are forgotten, their views not called. NULL ok; NULLs the pointer. */
 void kg_api_destroy(kg_api_t **api);
+
+/* How tools of language models are served; NULL = the defaults. workers (borrowed, may be NULL)
+ * render long results. */
+void kg_api_set_tools(kg_api_t *api, const kg_tools_config_t *config, kg_workq_t *workers);
 
 /* Checks rights, looks up what the path names, and runs the handler. args are already checked by
  * kg_op_check; they are taken, whatever happens. *ret_call is the pending call, or NULL when it has

@@ -4,6 +4,7 @@
 
 #include "gateway/api/api.h"
 #include "gateway/api/idem.h"
+#include "gateway/api/tools.h"
 
 /* Answers of one operation: 2xx, 4xx, 5xx. */
 typedef struct kg_op_count {
@@ -19,6 +20,8 @@ struct kg_api {
     void *user;
     kg_call_t *calls; /* pending, utlist */
     size_t pending;
+    kg_tools_config_t tools;
+    kg_workq_t *workers; /* NULL: none */
     uint64_t started_ns;
     uint64_t errors[KG_ERR_COUNT];
     kg_op_count_t *counts; /* one an operation */

@@ -129,6 +129,7 @@ int kg_auth_allow(const kg_principal_t *who, kg_right_t right, const char *sandb
     char attach[KG_ID_MAX + 8];
     switch (right) {
     case KG_RIGHT_NONE:
+    case KG_RIGHT_HANDLER:
         return 0;
     case KG_RIGHT_ADMIN:
         if (kg_key_has_scope(&who->key, "admin")) {

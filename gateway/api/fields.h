@@ -46,6 +46,8 @@ extern const kg_field_t kg_fields_fs_upload[];
 extern const kg_field_t kg_fields_fs_upload_append[];
 extern const kg_field_t kg_fields_fs_upload_one[];
 extern const kg_field_t kg_fields_template[];
+extern const kg_field_t kg_fields_tools_list[];
+extern const kg_field_t kg_fields_tools_run_code[];
 extern const kg_field_t kg_fields_keys_create[];
 extern const kg_field_t kg_fields_keys_delete[];
 

@@ -20,6 +20,7 @@ kg_op_fn kg_do_fs_read, kg_do_fs_write, kg_do_fs_remove, kg_do_fs_list, kg_do_fs
     kg_do_fs_move, kg_do_fs_stat, kg_do_fs_watch;
 kg_op_fn kg_do_fs_upload, kg_do_fs_upload_state, kg_do_fs_upload_append, kg_do_fs_upload_cancel;
 kg_op_fn kg_do_templates_list, kg_do_templates_get;
+kg_op_fn kg_do_tools_list, kg_do_tools_run_code;
 kg_op_fn kg_do_keys_list, kg_do_keys_create, kg_do_keys_delete;
 kg_op_fn kg_do_health, kg_do_ready, kg_do_metrics, kg_do_openapi, kg_do_docs;
 kg_op_fn kg_do_expose, kg_do_unexpose;

@@ -23,11 +23,12 @@ typedef enum kg_field_type {
     KG_FIELD_INTEGER,
     KG_FIELD_NUMBER,
     KG_FIELD_BOOLEAN,
-    KG_FIELD_STRINGS,       /* array of strings */
-    KG_FIELD_STRING_MAP,    /* object whose values are strings */
-    KG_FIELD_OBJECT,        /* object with the fields of `fields` */
-    KG_FIELD_LINES,         /* string, or array of strings */
-    KG_FIELD_NAME_OR_OBJECT /* one of `values`, or an object of any shape */
+    KG_FIELD_STRINGS,        /* array of strings */
+    KG_FIELD_STRING_MAP,     /* object whose values are strings */
+    KG_FIELD_OBJECT,         /* object with the fields of `fields` */
+    KG_FIELD_LINES,          /* string, or array of strings */
+    KG_FIELD_NAME_OR_OBJECT, /* one of `values`, or an object of any shape */
+    KG_FIELD_TEXT_OR_OBJECT  /* an object of any shape, or its JSON text */
 } kg_field_type_t;
 
 /* What a string must look like besides its length. */
@@ -62,6 +63,7 @@ typedef enum kg_right {
     KG_RIGHT_USE,     /* scope use or admin */
     KG_RIGHT_SANDBOX, /* scope use or admin, or attach:{sandbox} for the one that is named: what is
                          in it, not the sandbox itself */
+    KG_RIGHT_HANDLER, /* any key: the handler says more, when it knows what is asked for */
     KG_RIGHT_ADMIN    /* scope admin */
 } kg_right_t;
 
@@ -79,7 +81,9 @@ enum {
     KG_OP_RAW_IN = 1 << 9,      /* its HTTP body is bytes, taken as they come (kg_call_body) */
     KG_OP_RAW_OUT = 1 << 10,    /* over HTTP it answers bytes (kg_call_give) */
     KG_OP_EVENTS = 1 << 11,     /* answers events of a source (kg_call_give) */
-    KG_OP_TUS = 1 << 12         /* speaks tus 1.0 */
+    KG_OP_TUS = 1 << 12,        /* speaks tus 1.0 */
+    KG_OP_TEXT_IN = 1 << 13     /* its HTTP body is JSON that is no tree to the transport: the text
+                                   of its field in KG_IN_FRAME that is required */
 };
 
 typedef void kg_op_fn(kg_call_t *call);

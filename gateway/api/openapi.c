@@ -95,6 +95,8 @@ static json_t *bare_schema(const kg_field_t *f)
                          "items", "type", "string");
     case KG_FIELD_NAME_OR_OBJECT:
         return json_pack("{s:[o, {s:s}]}", "anyOf", string_schema(f), "type", "object");
+    case KG_FIELD_TEXT_OR_OBJECT:
+        return json_pack("{s:s}", "type", "object");
     }
     return NULL;
 }
@@ -216,6 +218,13 @@ static json_t *operation_json(const kg_op_t *op)
         json_object_set_new(o, "requestBody",
                             json_pack("{s:{s:{s:{s:s, s:s}}}}", "content", type, "schema", "type",
                                       "string", "format", "binary"));
+    }
+    for (const kg_field_t *f = op->fields; op->flags & KG_OP_TEXT_IN && f->name; f++) {
+        if (f->in == KG_IN_FRAME && f->required) {
+            json_object_set_new(o, "requestBody",
+                                json_pack("{s:b, s:{s:{s:o}}}", "required", 1, "content",
+                                          "application/json", "schema", field_schema(f)));
+        }
     }
     json_object_set_new(o, "responses", responses_json(op));
     if (op->right == KG_RIGHT_NONE) {

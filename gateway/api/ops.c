@@ -34,7 +34,6 @@
         name, method, path, "", NULL, BOX, KG_OP_MISSING, what, kg_do_missing                      \
     }
 #define SNAPSHOTS "Snapshots and forks need checkpointing, which this build does not have."
-#define TOOLS "Tool definitions are not part of this build."
 
 static const kg_op_t ops[] = {
     {"sandboxes.create", "POST", "/v1/sandboxes", "Make a sandbox", kg_fields_sandboxes_create, USE,
@@ -158,8 +157,11 @@ static const kg_op_t ops[] = {
      kg_do_templates_list},
     {"templates.get", "GET", "/v1/templates/{template}", "Read a template", kg_fields_template, USE,
      0, "Template", kg_do_templates_get},
-    MISSING("tools.list", "GET", "/v1/tools", TOOLS),
-    MISSING("tools.run_code", "POST", "/v1/tools/run_code", TOOLS),
+    {"tools.list", "GET", "/v1/tools", "Definitions for the `tools` field of a model's API",
+     kg_fields_tools_list, USE, 0, "ToolList", kg_do_tools_list},
+    {"tools.run_code", "POST", "/v1/tools/run_code",
+     "Run a model's tool call, answer the block to send back", kg_fields_tools_run_code,
+     KG_RIGHT_HANDLER, KG_OP_TEXT_IN | KG_OP_OWN_KEY | READY, "ToolResult", kg_do_tools_run_code},
 
     {"keys.list", "GET", "/v1/keys", "List API keys", NULL, ADMIN, 0, "KeyList", kg_do_keys_list},
     {"keys.create", "POST", "/v1/keys", "Make an API key; the answer alone shows it in plain",

@@ -448,5 +448,9 @@ json_t *kg_schemas_json(void)
         }
     }
     json_object_set_new(all, "Event", event_json());
+    /* Of these the vendors say what is in them. */
+    json_object_set_new(all, "ToolList",
+                        json_pack("{s:s, s:{s:s}}", "type", "array", "items", "type", "object"));
+    json_object_set_new(all, "ToolResult", json_pack("{s:s}", "type", "object"));
     return all;
 }

@@ -549,6 +549,7 @@ check_value(const kg_field_t *f, json_t *parent, json_t *value, const where_t *w
         return json_is_object(value) ? check_object(f->fields, "field", value, w, err)
                                      : refuse_type(err, w, "an object", value);
     case KG_FIELD_NAME_OR_OBJECT:
+    case KG_FIELD_TEXT_OR_OBJECT:
         if (json_is_object(value)) {
             return 0;
         }

@@ -146,6 +146,24 @@ static kg_jupyter_config_t jupyter_config(const kg_config_t *config)
     };
 }
 
+static kg_tools_config_t tools_config(const kg_config_t *config)
+{
+    const char *end = config->tools.session_on_timeout;
+    const char *name = config->tools.template_name;
+    return (kg_tools_config_t){
+        .template_name = name && *name ? name : NULL,
+        .session_on_timeout = strcmp(end, "auto") == 0 ? NULL : end,
+        .session_timeout_s = config->tools.session_timeout / KG_NS_PER_S,
+        .sessions_max = (unsigned)config->tools.sessions,
+        .max_tokens = (unsigned)config->tools.max_tokens,
+        .call_bytes = config->tools.call_bytes,
+        .output_bytes = config->tools.output_bytes,
+        .result_bytes = config->tools.result_bytes,
+        .images_max = (unsigned)config->tools.images,
+        .image_bytes = config->tools.image_bytes,
+    };
+}
+
 static const char *scheme(const kg_config_t *config)
 {
     return config->tls.cert ? "https" : "http";
@@ -291,7 +309,9 @@ static void start_server(kg_main_t *m)
 {
     kg_err_t err = {0};
     kg_server_config_t config;
+    kg_tools_config_t tools = tools_config(&m->config);
     server_config(&m->config, &m->turn, &config);
+    config.tools = &tools;
     int r = m->config.no_auth ? 0 : kg_first_key(m->store, m->config.state_dir, &err);
     if (r == 0) {
         r = start_exposer(m, &err);

@@ -100,6 +100,18 @@ typedef struct kg_config {
         uint64_t context_connections;
         bool connect_tcp;
     } jupyter;
+    struct {
+        char *template_name;
+        uint64_t sessions;
+        uint64_t session_timeout; /* nanoseconds */
+        char *session_on_timeout;
+        uint64_t max_tokens;
+        uint64_t call_bytes;
+        uint64_t output_bytes;
+        uint64_t result_bytes;
+        uint64_t images;
+        uint64_t image_bytes;
+    } tools;
     struct { /* nanoseconds */
         uint64_t run;
         uint64_t idle;

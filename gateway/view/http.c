@@ -6,10 +6,10 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "gateway/api/follower.h"
 #include "gateway/api/limits.h"
 #include "gateway/api/validate.h"
 #include "gateway/base/str.h"
-#include "gateway/view/follower.h"
 #include "gateway/view/give.h"
 #include "gateway/view/parse.h"
 #include "gateway/view/router.h"
@@ -71,7 +71,7 @@ static void add_common(const kg_exchange_t *x, headers_t *h)
         add(h, "Access-Control-Expose-Headers",
             "Location, Retry-After, X-Request-Id, ETag, Content-Range, Accept-Ranges, "
             "Tus-Resumable, Tus-Version, Upload-Offset, Upload-Length, Upload-Defer-Length, "
-            "Upload-Metadata");
+            "Upload-Metadata, Sandal-Sandbox, Sandal-Context, Sandal-Run");
         add(h, "Vary", "Origin");
     }
     if (x->op && x->op->flags & KG_OP_TUS) {
@@ -384,7 +384,7 @@ static void reply_options(kg_exchange_t *x, const kg_route_t *route, bool prefli
             "Authorization, Content-Type, X-API-Key, Idempotency-Key, Last-Event-ID, X-Request-Id, "
             "Range, If-Range, If-Match, If-None-Match, If-Unmodified-Since, Tus-Resumable, "
             "Upload-Offset, Upload-Length, "
-            "Upload-Defer-Length, Upload-Metadata");
+            "Upload-Defer-Length, Upload-Metadata, Sandal-Sandbox, Sandal-Session");
         add(&h, "Access-Control-Max-Age", "600");
     }
     reply_with(x, &(kg_answer_t){.status = 204}, &h);
@@ -559,6 +559,23 @@ static void on_parsed(void *user, json_t *object, kg_slice_t text, const kg_err_
     }
 }
 
+/* What models write is more than a tree can hold: it goes on as it came. */
+static void take_text(kg_exchange_t *x, kg_slice_t body)
+{
+    kg_err_t err = {0};
+    const kg_field_t *f = x->op->fields;
+    while (f->in != KG_IN_FRAME || !f->required) {
+        f++;
+    }
+    json_t *text = json_stringn_nocheck(body.data, body.len);
+    if (!text || json_object_set_new(x->args, f->name, text) < 0) {
+        kg_err_set(&err, KG_ERR_OUT_OF_MEMORY, "No memory for this request.");
+        refuse(x, &err, NULL);
+        return;
+    }
+    go(x);
+}
+
 void kg_view_http_on_body(kg_http_t *http, kg_slice_t body, void *user)
 {
     kg_exchange_t *x = kg_http_user(http);
@@ -569,6 +586,10 @@ void kg_view_http_on_body(kg_http_t *http, kg_slice_t body, void *user)
     server->received_bytes += body.len;
     if (body.len == 0) {
         go(x);
+        return;
+    }
+    if (x->op->flags & KG_OP_TEXT_IN) {
+        take_text(x, body);
         return;
     }
     kg_parse_t *parse = NULL;

@@ -214,6 +214,9 @@ int kg_server_start(kg_core_t *core,
     rc = copy_guard(server, config);
     rc = rc < 0 ? rc : kg_api_create(core, kg_clock_real(), gauges, server, &server->api);
     rc = rc < 0 ? rc : kg_workq_create(server->loop, &server->workers);
+    if (rc == 0) {
+        kg_api_set_tools(server->api, config->tools, server->workers);
+    }
     rc = rc < 0 ? rc : kg_timer_create(server->loop, on_timer, server, &server->timer);
     if (rc < 0) {
         kg_err_set(err, kg_err_from_errno(rc), "The server cannot be set up.");

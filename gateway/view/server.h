@@ -3,6 +3,7 @@
 #ifndef KG_VIEW_SERVER_H
 #define KG_VIEW_SERVER_H
 
+#include "gateway/api/tools.h"
 #include "gateway/base/err.h"
 #include "gateway/context/core.h"
 #include "gateway/edge/edge.h"
@@ -22,17 +23,18 @@ typedef struct kg_server_config {
     size_t cors_origin_count;
     const char *const *allowed_hosts; /* with no_auth: Host names besides loopback and localhost */
     size_t allowed_host_count;
-    size_t connections_max;     /* [8192] */
-    size_t body_max;            /* of a request [8 MiB] */
-    size_t frame_max;           /* of a WebSocket message [8 MiB] */
-    size_t pending_max;         /* bytes of answers that one socket may leave unread [8 MiB] */
-    unsigned runs_per_socket;   /* runs followed at once on one WebSocket [64] */
-    unsigned calls_per_socket;  /* unanswered calls on one WebSocket [256] */
-    unsigned header_timeout_ms; /* [10000] */
-    unsigned body_timeout_ms;   /* [30000] */
-    unsigned idle_timeout_ms;   /* keep-alive [75000] */
-    unsigned stall_timeout_ms;  /* client takes nothing [300000] */
-    unsigned ping_ms;           /* WebSocket ping, and the keep-alive of silent streams [15000] */
+    size_t connections_max;         /* [8192] */
+    size_t body_max;                /* of a request [8 MiB] */
+    size_t frame_max;               /* of a WebSocket message [8 MiB] */
+    size_t pending_max;             /* bytes of answers that one socket may leave unread [8 MiB] */
+    unsigned runs_per_socket;       /* runs followed at once on one WebSocket [64] */
+    unsigned calls_per_socket;      /* unanswered calls on one WebSocket [256] */
+    unsigned header_timeout_ms;     /* [10000] */
+    unsigned body_timeout_ms;       /* [30000] */
+    unsigned idle_timeout_ms;       /* keep-alive [75000] */
+    unsigned stall_timeout_ms;      /* client takes nothing [300000] */
+    const kg_tools_config_t *tools; /* copied [kg_tools_config_defaults] */
+    unsigned ping_ms; /* WebSocket ping, and the keep-alive of silent streams [15000] */
 } kg_server_config_t;
 
 /* Listens. core is borrowed and must outlive the server. On failure nothing is left, err says which

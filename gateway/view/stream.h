@@ -3,8 +3,8 @@
 #ifndef KG_VIEW_STREAM_H
 #define KG_VIEW_STREAM_H
 
+#include "gateway/api/follower.h"
 #include "gateway/edge/edge.h"
-#include "gateway/view/follower.h"
 
 typedef enum kg_stream_kind {
     KG_STREAM_TEXT,

@@ -5,8 +5,8 @@
 #define KG_VIEW_TRACK_H
 
 #include "gateway/api/call.h"
+#include "gateway/api/follower.h"
 #include "gateway/edge/edge.h"
-#include "gateway/view/follower.h"
 
 typedef enum kg_track_kind {
     KG_TRACK_EVENTS,   /* every event */

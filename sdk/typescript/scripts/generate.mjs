@@ -90,6 +90,10 @@ function response(operation) {
 let text = "// Made by scripts/generate.mjs from docs/openapi.yaml. Do not edit.\n\n";
 for (const [name, schema] of Object.entries(api.components.schemas)) {
   if (LEFT_OUT.has(name)) continue;
+  if (!schema.properties) {
+    text += `${comment(schema.description, "")}export type ${RENAMED[name] ?? name} = ${type(schema)};\n\n`;
+    continue;
+  }
   text += `${comment(schema.description, "")}export interface ${RENAMED[name] ?? name} ${members(schema, "")}\n\n`;
 }
 

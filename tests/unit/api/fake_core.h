@@ -104,6 +104,8 @@ fake_attach_t *fake_attach(void);
 void fake_attach_message(const kg_ws_msg_t *msg);
 void fake_attach_end(bool deleted);
 int fake_attach_shutdown(bool restart);
+/* Jobs of workers and later turns of the loop wait until this runs them; returns how many. */
+unsigned fake_work_run(void);
 /* Longest piece that a reader gives. */
 void fake_run_piece(kg_core_t *core, size_t max);
 

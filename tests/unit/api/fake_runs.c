@@ -57,6 +57,12 @@ const char *kg_run_id(const kg_run_t *run)
     return FAKE_RUN;
 }
 
+const char *kg_run_context_id(const kg_run_t *run)
+{
+    (void)run;
+    return FAKE_CONTEXT;
+}
+
 kg_sandbox_t *kg_run_sandbox(const kg_run_t *run)
 {
     return &run->core->sandbox;

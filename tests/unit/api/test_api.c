@@ -172,6 +172,10 @@ static const row_t rows[] = {
     {"sandboxes.metrics", "{" BOX "}", 200, "\"memory_bytes\":7"},
     {"sandboxes.usage", "{" BOX "}", 200, "\"active_seconds\":1.5"},
     {"sandboxes.network_log", "{" BOX ",\"cursor\":3}", 200, "\"cursor\":3"},
+    {"tools.list", "{\"format\":\"mcp\"}", 200, "\"inputSchema\""},
+    {"tools.run_code", "{\"format\":\"mcp\",\"call\":{\"name\":\"x\"}," BOX "}", 200, "isError"},
+    {"tools.run_code", "{\"format\":\"mcp\",\"call\":{}," BOX "}", 400, "not the params"},
+    {"tools.run_code", "{\"format\":\"mcp\",\"call\":\"{\"," BOX "}", 400, "not JSON"},
     {"usage", "{\"limit\":5}", 200, "\"owner\":\"alice\",\"limit\":5"},
     {"usage", "{\"after\":\"x\"}", 400, "No page x"},
     {"sandboxes.delete", "{" BOX "}", 204, ""},
@@ -641,9 +645,121 @@ static void destroy_forgets_pending_calls(void **state)
     assert_int_equal(a.answers + b.answers + c.answers, 0);
 }
 
+/* --- Tools ---------------------------------------------------------------------------------- */
+
+#define MCP(code)                                                                                  \
+    "\"format\":\"mcp\",\"call\":{\"name\":\"run_code\",\"arguments\":{\"code\":\"" code "\"}}"
+#define NO_OUTPUT "{\"content\":[{\"type\":\"text\",\"text\":\"[no output]\"}],\"isError\":false}"
+
+static void tool_call_waits_for_the_end_of_its_run(void **state)
+{
+    world_t *w = *state;
+    seen_t s;
+    assert_non_null(start(w, "key-alice", "tools.run_code", "{" MCP("1+1") "," BOX "}", &s));
+    assert_string_equal(fake_stats(w->core)->last_code, "1+1");
+    assert_int_equal(fake_stats(w->core)->last_run.output_bytes, KG_TOOLS_OUTPUT_BYTES);
+    fake_run_finish(w->core);
+    assert_int_equal(s.status, 200);
+    assert_string_equal(s.body, NO_OUTPUT);
+    assert_int_equal(fake_stats(w->core)->attached, 0);
+    assert_int_equal(fake_stats(w->core)->readers, 0);
+}
+
+static void tool_call_that_is_left_lets_its_run_go(void **state)
+{
+    world_t *w = *state;
+    seen_t s;
+    kg_call_t *call = start(w, "key-alice", "tools.run_code", "{" MCP("1") "," BOX "}", &s);
+    assert_int_equal(fake_stats(w->core)->attached, 1);
+    kg_api_abandon(&call);
+    assert_int_equal(fake_stats(w->core)->attached, 0);
+    fake_run_finish(w->core);
+    assert_int_equal(s.answers, 0);
+}
+
+/* Long results are read over several turns and rendered on a worker; leave: the client goes
+ * meanwhile. */
+static void long_result(world_t *w, unsigned turns, bool leave)
+{
+    seen_t s;
+    kg_workq_t *workers = NULL;
+    char *text = malloc(3000001);
+    assert_non_null(text);
+    memset(text, 'x', 3000000);
+    text[3000000] = '\0';
+    assert_int_equal(kg_workq_create(NULL, &workers), 0);
+    kg_api_set_tools(w->api, NULL, workers);
+    kg_call_t *call = start(w, "key-alice", "tools.run_code", "{" MCP("1") "," BOX "}", &s);
+    fake_run_event(w->core, KG_EVENT_STDOUT, text);
+    fake_run_finish(w->core);
+    assert_int_equal(s.answers, 0);
+    if (leave) {
+        kg_api_abandon(&call);
+        assert_int_equal(fake_stats(w->core)->attached, 0);
+    }
+    assert_int_equal(fake_work_run(), leave ? 1 : turns);
+    assert_int_equal(s.answers, !leave);
+    assert_int_equal(fake_stats(w->core)->readers, 0);
+    kg_workq_close(&workers);
+    kg_api_set_tools(w->api, NULL, NULL);
+    free(text);
+}
+
+static void tool_results_of_any_length_are_rendered(void **state)
+{
+    long_result(*state, 3, false); /* two more turns of reading, and the worker */
+    long_result(*state, 3, true);
+}
+
+static void tool_session_has_one_sandbox_and_a_most(void **state)
+{
+    world_t *w = *state;
+    seen_t s;
+    kg_tools_config_t config;
+    kg_tools_config_defaults(&config);
+    config.sessions_max = 1;
+    kg_api_set_tools(w->api, &config, NULL);
+    assert_non_null(
+        start(w, "key-alice", "tools.run_code", "{" MCP("1") ",\"session\":\"a\"}", &s));
+    assert_int_equal(fake_core_fire(w->core, KG_ERR_NONE), 1);
+    fake_run_finish(w->core);
+    assert_string_equal(s.body, NO_OUTPUT);
+    assert_int_equal(fake_stats(w->core)->sandboxes_made, 1);
+    fake_core_metadata(w->core, KG_TOOLS_META_SESSION, "a");
+    assert_non_null(
+        start(w, "key-alice", "tools.run_code", "{" MCP("1") ",\"session\":\"a\"}", &s));
+    fake_run_finish(w->core);
+    assert_string_equal(s.body, NO_OUTPUT);
+    assert_int_equal(fake_stats(w->core)->sandboxes_made, 1);
+    assert_int_equal(now(w, "key-alice", "tools.run_code", "{" MCP("1") ",\"session\":\"b\"}", &s),
+                     429);
+    start(w, "key-bob", "tools.run_code", "{" MCP("1") ",\"session\":\"b\"}", &s);
+    assert_int_equal(fake_core_fire(w->core, KG_ERR_KERNEL_START_FAILED), 1);
+    assert_int_equal(s.code, KG_ERR_KERNEL_START_FAILED);
+}
+
+static void tool_call_needs_the_right_to_its_place(void **state)
+{
+    world_t *w = *state;
+    seen_t s;
+    static const char args[] = "{" MCP("full") "," BOX "}";
+    assert_int_equal(now(w, "key-other", "tools.run_code", args, &s), 403);
+    assert_int_equal(now(w, "key-bob", "tools.run_code", args, &s), 404);
+    assert_int_equal(now(w, "key-attach", "tools.run_code", args, &s), 429); /* the queue's */
+    assert_int_equal(now(w, "key-attach", "tools.run_code", "{" MCP("1") ",\"session\":\"a\"}", &s),
+                     403);
+    assert_int_equal(now(w, "key-alice", "tools.run_code", "{" MCP("1") "}", &s), 400);
+    assert_int_equal(fake_stats(w->core)->sandboxes_made, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(tool_call_waits_for_the_end_of_its_run, setup, teardown),
+        cmocka_unit_test_setup_teardown(tool_call_that_is_left_lets_its_run_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(tool_results_of_any_length_are_rendered, setup, teardown),
+        cmocka_unit_test_setup_teardown(tool_session_has_one_sandbox_and_a_most, setup, teardown),
+        cmocka_unit_test_setup_teardown(tool_call_needs_the_right_to_its_place, setup, teardown),
         cmocka_unit_test_setup_teardown(every_operation_answers, setup, teardown),
         cmocka_unit_test_setup_teardown(exec_takes_its_fields, setup, teardown),
         cmocka_unit_test_setup_teardown(every_operation_hides_from_foreign_keys, setup, teardown),

@@ -57,7 +57,5 @@ void fake_ws_close(kg_ws_t **ws);
 
 const kg_edge_opts_t *fake_edge_opts(void);
 void fake_timer_fire(void);
-/* Jobs of workers wait until this runs them; returns how many. */
-unsigned fake_work_run(void);
 
 #endif

@@ -1,6 +1,6 @@
-/* gateway/view: a client on a run. The order of the end matters: the log is read before the run is
+/* gateway/api: a client on a run. The order of the end matters: the log is read before the run is
  * let go. */
-#include "gateway/view/follower.h"
+#include "gateway/api/follower.h"
 
 #include <errno.h>
 

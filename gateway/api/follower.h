@@ -1,7 +1,7 @@
 /* One client that follows one run: attachment, watch and reader together. Embedded by its owner;
  * views pull from it. */
-#ifndef KG_VIEW_FOLLOWER_H
-#define KG_VIEW_FOLLOWER_H
+#ifndef KG_API_FOLLOWER_H
+#define KG_API_FOLLOWER_H
 
 #include "gateway/context/run.h"
 #include "gateway/run/log.h"
