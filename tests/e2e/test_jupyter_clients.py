@@ -73,11 +73,12 @@ def shown(published: list[Message]) -> str:
     return json.dumps([m["content"] for m in published])
 
 
-def test_ga_01_03_kernelspecs_and_logos(server: LocalServer, agents: Sandbox) -> None:
+def test_ga_01_03_kernelspecs_and_logos(server: LocalServer, gateway: Daemon, agents: Sandbox) -> None:
     server.get("/api/kernelspecs")  # the server takes the gateway's default over while it answers
     answer = server.get("/api/kernelspecs")
     specs = answer["kernelspecs"]
-    assert answer["default"] == TEMPLATE and specs[TEMPLATE]["spec"]["language"] == "python"
+    assert answer["default"] == Jupyter(gateway.url, gateway.key).get("/api/kernelspecs")["default"]
+    assert specs[answer["default"]]["spec"]["language"] == "python"
     assert specs[f"ctx-{kernel_of(agents)}"]["spec"]["display_name"].startswith("Sandal: of-the-agent")
     logo = specs["with-logo"]["resources"]["logo-64x64"]
     assert server.call("GET", logo, 200).content == LOGO
