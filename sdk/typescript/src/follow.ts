@@ -63,6 +63,8 @@ export class Following {
   readonly #stop = new AbortController();
   #seq: number;
   #over = false;
+  /** A socket is full, by the gateway's count: this run goes by HTTP. */
+  #isCrowded = false;
   /** Its result was seen. */
   #ended = false;
   #release: (() => void) | undefined;
@@ -92,7 +94,7 @@ export class Following {
   }
 
   #bySocket(): boolean {
-    if (this.#target.late) return false; // a socket's run ends with its result
+    if (this.#target.late || this.#isCrowded) return false; // a socket's run ends with its result
     const { code, stdin } = this.#target.fields;
     return [code, stdin].every((text) => typeof text !== "string" || text.length < FRAME_MAX / 4);
   }
@@ -159,6 +161,7 @@ export class Following {
   #frame(frame: Frame): void {
     if (frame.type === "failure") {
       const error = errorOf(frame["error"] as object);
+      this.#isCrowded = error.code === "quota_exceeded";
       return this.#lost(error);
     }
     if (frame.type !== "response") {

@@ -205,6 +205,34 @@ test("a run waits for a gateway that goes and comes, longer than for other refus
   });
 });
 
+test("a run that finds a socket full goes by HTTP", async () => {
+  class Full {
+    readyState = 0;
+    constructor() {
+      queueMicrotask(() => {
+        this.readyState = 1;
+        this.onopen({});
+      });
+    }
+    send(text) {
+      const { id } = JSON.parse(text);
+      const error = { code: "quota_exceeded", message: "this socket follows as many runs as it may" };
+      queueMicrotask(() => this.onmessage({ data: JSON.stringify({ id, type: "failure", error }) }));
+    }
+    close() {
+      this.readyState = 3;
+    }
+  }
+  const result = { type: "result", run: "run-1", seq: 0, status: "ok", text: "2" };
+  const options = { transport: "auto", WebSocket: Full };
+  await withGateway([[200, SANDBOX], `${JSON.stringify(result)}\n`], options, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.get("sbx-1");
+    assert.equal((await sb.runCode("1+1")).text, "2");
+    assert.equal(asked.length, 2);
+    sandal.close();
+  });
+});
+
 test("a limit holds for the tries together", async () => {
   await withGateway([NO("draining", 503, { "Retry-After": "20" })], { requestTimeout: 0.3 }, async (sandal) => {
     const begin = performance.now();
