@@ -17,12 +17,13 @@ from typing import Any, Iterator
 import pytest
 from harness.client import Client, Sandbox
 from harness.connection import JUPYTER, MISSING, Peer, b64, connect, connections
-from harness.daemon import TEMPLATE, Daemon, rss_bytes, wait_for
+from harness.daemon import BUILD, TEMPLATE, Daemon, rss_bytes, wait_for
 from harness.fakes import Fakes
-from harness.jupyter import kernel_of
+from harness.jupyter import Channels, kernel_of
 from test_adoption import kill_gateway
 
 PYTHON = "python" in TEMPLATE
+SANITIZED = b"__asan_" in (BUILD / "sandald").read_bytes()  # keeps freed memory on purpose
 pytestmark = [pytest.mark.skipif(not PYTHON, reason="asks python questions"), pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 
 
@@ -480,7 +481,8 @@ def test_cf_03_a_client_that_does_not_read(bound: str, whole: bool) -> None:  # 
                 assert heard["idle"] and (not whole or heard["bytes"] == LINES * 20_001), heard
                 assert slow.until(lambda m: m["parent_header"].get("msg_id") == cell, "shell")["content"]["status"] == "ok"
                 if not whole:
-                    assert rss_bytes(d.gateway_pid()) - before < 48 << 20
+                    grown = rss_bytes(d.gateway_pid()) - before
+                    assert SANITIZED or grown < 48 << 20, grown
                     client.delete(f"{sandbox.path}/contexts/{kernel_of(sandbox)}/connections/{other['id']}")
                 late = slow("drain", name="sub", until=cell)
                 assert late["idle"], late
@@ -518,7 +520,8 @@ def test_cf_01_death_of_the_kernel_is_told_and_the_heart_goes_on(fresh: Sandbox)
         reply = peer("execute", code="import os; os._exit(3)")["reply"]
         assert reply["status"] == "error" and reply["ename"] == "exited"
         assert peer("execute", code="1")["reply"]["status"] == "ok", "a fresh one is behind the same file"
-        assert peer("beat") and peer("alive")
+        assert peer("beat")
+        wait_for(lambda: peer("alive"))  # it missed the beats of the time between
 
 
 def test_cf_01_no_heartbeat_of_a_dead_kernel(fakes: Fakes) -> None:
@@ -571,11 +574,27 @@ def test_cf_01_tcp_where_the_operator_allows_it() -> None:
                 assert outputs(peer("execute", code="6 * 7"), "execute_result")[0]["data"]["text/plain"] == "42"
 
 
-def test_cf_02_external_kernels_of_jupyter_server(sandbox: Sandbox) -> None:
-    """--ServerApp.external_connection_dir takes a directory of nothing but such files."""
-    made = connect(sandbox)
-    others = [p.name for p in Path(made["file"]).parent.iterdir() if not re.fullmatch(r"kernel-con-\w+\.json", p.name)]
-    assert others == []
-    info = json.loads(Path(made["file"]).read_text())
-    assert info["kernel_name"] and info["key"]
-
+def test_cf_02_external_kernels_of_jupyter_server(fresh: Sandbox, client: Client, tmp_path: Path) -> None:
+    """A stock jupyter_server takes the directory of connection files as external_connection_dir."""
+    made = connect(fresh)
+    folder = Path(made["file"]).parent
+    fresh.run("of_the_agent = 41")
+    argv = [str(JUPYTER / "jupyter-server"), "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
+            "--IdentityProvider.token=t", "--ServerApp.allow_external_kernels=True", f"--ServerApp.external_connection_dir={folder}"]
+    env = {**os.environ, "HOME": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path / "run")}
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        server = subprocess.Popen(argv, env=env, cwd=tmp_path, stderr=out, stdout=out, stdin=subprocess.DEVNULL)
+    try:
+        url = wait_for(lambda: re.search(r"http://127\.0\.0\.1:[1-9]\d*", log.read_text()), 60)[0]
+        notebook = Client(url, "t")
+        (kernel,) = wait_for(lambda: notebook.get("/api/kernels"), 30)
+        with Channels(notebook, kernel["id"]) as ws:
+            reply, published = ws.execute("of_the_agent + 1")
+            assert reply["content"]["status"] == "ok" and "'42'" in str([m["content"] for m in published])
+        client.delete(f"{fresh.path}/contexts/{made['context']}/connections/{made['id']}")
+        wait_for(lambda: notebook.get("/api/kernels") == [], 30)
+    finally:
+        server.terminate()
+        server.wait(30)
+    assert fresh.run("of_the_agent")["text"] == "41"
