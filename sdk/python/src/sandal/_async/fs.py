@@ -1,0 +1,406 @@
+"""Files of a sandbox."""
+
+from __future__ import annotations
+
+import os
+import time
+from base64 import b64encode
+from pathlib import Path
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    List,
+    Optional,
+    Union,
+    cast,
+    overload,
+)
+
+from .. import _protocol
+from .._errors import APIConnectionError, APIError, NotFoundError, SandalError
+from .._models import JSON, Entry, FileEvent
+from .._protocol import Backoff, PathLike, Request, body_of, path_of, size_of
+from . import _io
+from .transport import AsyncTransport
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import BinaryIO
+
+    import httpx
+    from typing_extensions import Literal, Self
+
+Progress = Callable[[int, Optional[int]], Any]
+Content = Union[str, bytes, bytearray, memoryview, "BinaryIO", Iterable[bytes], AsyncIterable[bytes]]
+
+PIECE = 256 * 1024
+TUS_PIECE = 4 * 1024 * 1024
+_TUS = {"Tus-Resumable": "1.0.0"}
+
+
+class AsyncFiles:
+    """Paths are absolute or taken from /workspace. Progress callbacks get (bytes done, bytes in all or None)."""
+
+    def __init__(self, http: AsyncTransport, sandbox: str):
+        self._http = http
+        self._sandbox = sandbox
+
+    def _path(self, *parts: str) -> str:
+        return path_of("sandboxes", self._sandbox, "fs", *parts)
+
+    # --- Reading ---
+
+    @overload
+    def read(self, path: PathLike, *, stream: Literal[False] = False, offset: int = 0, length: Optional[int] = None,
+             on_progress: Optional[Progress] = None) -> Awaitable[bytes]: ...
+
+    @overload
+    def read(self, path: PathLike, *, stream: Literal[True], offset: int = 0, length: Optional[int] = None,
+             on_progress: Optional[Progress] = None) -> AsyncByteStream: ...
+
+    def read(self, path: PathLike, *, stream: bool = False, offset: int = 0, length: Optional[int] = None,
+             on_progress: Optional[Progress] = None) -> Union[Awaitable[bytes], AsyncByteStream]:
+        """Its bytes; with `stream=True` an iterator of pieces."""
+        made = AsyncByteStream(self._http, self._path("file"), os.fspath(path), offset, length, on_progress)
+        return made if stream else made.read()
+
+    async def read_text(self, path: PathLike, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return (await self.read(path)).decode(encoding, errors)
+
+    async def download(self, path: PathLike, local: PathLike, on_progress: Optional[Progress] = None) -> Path:
+        """To a file of this machine, or into a directory of it. It appears when it is whole."""
+        place = Path(local)
+        target = place / os.path.basename(str(path)) if place.is_dir() else place
+        part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
+        try:
+            with open(part, "wb") as file:
+                async for piece in self.read(path, stream=True, on_progress=on_progress):
+                    file.write(piece)
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+        return target
+
+    # --- Writing ---
+
+    async def write(self, path: PathLike, data: Content, *, mode: Optional[str] = None, exclusive: bool = False,
+                    on_progress: Optional[Progress] = None) -> None:
+        """Text (as UTF-8), bytes, a binary file, or an iterable of bytes whose length need not be known. Parents are made;
+        who reads sees the old file or the whole new one. mode: octal text, "0644" by default. exclusive: ConflictError if the
+        file is there."""
+        content: Any = data.encode() if isinstance(data, str) else data
+        size = size_of(content)
+        if size is None:
+            await self._upload(os.fspath(path), _pieces(content), mode, on_progress)
+            return
+        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+        if exclusive:
+            headers["If-None-Match"] = "*"
+        request = Request("PUT", self._path("file"), params={"path": os.fspath(path), "mode": mode}, headers=headers,
+                          content=_repeatable(content, size, on_progress), repeatable=not exclusive)
+        await self._http.fetch(request, float("inf"))
+
+    async def upload(self, local: PathLike, path: PathLike, *, mode: Optional[str] = None,
+                     on_progress: Optional[Progress] = None) -> None:
+        """A file of this machine."""
+        with open(local, "rb") as file:
+            await self.write(path, file, mode=mode, on_progress=on_progress)
+
+    async def _upload(self, path: str, pieces: AsyncIterator[bytes], mode: Optional[str], on_progress: Optional[Progress]) -> None:
+        """By tus, which needs no length beforehand and goes on where it broke."""
+        names = {"path": path, **({"mode": mode} if mode else {})}
+        metadata = ",".join(f"{name} {b64encode(os.fsencode(value)).decode()}" for name, value in names.items())
+        response = await self._http.open(Request("POST", self._path("uploads"), headers={
+            **_TUS, "Upload-Defer-Length": "1", "Upload-Metadata": metadata}))
+        place = response.headers["location"]
+        await _io.close(response)
+        offset = 0
+        try:
+            buffer = bytearray()
+            async for piece in pieces:
+                buffer += piece
+                while len(buffer) >= TUS_PIECE:
+                    offset = await self._append(place, offset, bytes(buffer[:TUS_PIECE]), None)
+                    del buffer[:TUS_PIECE]
+                    await _told(on_progress, offset, None)
+            offset = await self._append(place, offset, bytes(buffer), offset + len(buffer))
+            await _told(on_progress, offset, offset)
+        except BaseException:
+            await _io.shielded(lambda: self._drop(place), _protocol.INTERRUPT_TIME)
+            raise
+
+    async def _append(self, place: str, offset: int, data: bytes, length: Optional[int]) -> int:
+        """Sends data, from where the daemon has it after a break. The new offset."""
+        end = offset + len(data)
+        backoff = Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
+        here = offset
+        while True:
+            headers = {**_TUS, "Upload-Offset": str(here), "Content-Type": "application/offset+octet-stream",
+                       "Content-Length": str(end - here), **({"Upload-Length": str(length)} if length is not None else {})}
+            try:
+                await self._http.fetch(Request("PATCH", place, headers=headers, content=data[here - offset:], repeatable=False))
+                return end
+            except (APIConnectionError, APIError) as error:
+                if isinstance(error, APIError) and error.code != "busy" and not (error.status == 409 and here != offset):
+                    raise
+                seconds = backoff.wait()
+                if seconds is None:
+                    raise
+            await _io.sleep(seconds)
+            state = await self._http.json(Request("GET", place, headers=_TUS))
+            here = int(state["offset"])
+            if state["done"]:
+                return end
+            if not offset <= here <= end:
+                raise SandalError(f"the upload is at {here}, which is not between {offset} and {end}")
+
+    async def _drop(self, place: str) -> None:
+        try:
+            await self._http.fetch(Request("DELETE", place, headers=_TUS), _protocol.INTERRUPT_TIME)
+        except SandalError:
+            pass  # it ends by itself within the hour
+
+    # --- The rest ---
+
+    async def list(self, path: PathLike = ".", depth: int = 1) -> List[Entry]:
+        """What is in a directory, `depth` levels deep, in the order of paths."""
+        params: JSON = {"path": os.fspath(path), "depth": depth}
+        return [Entry(item) for item in await self._http.items(self._path("dir"), params)]
+
+    async def stat(self, path: PathLike, follow: bool = False) -> Entry:
+        """Of a link itself, unless `follow`."""
+        params: JSON = {"path": os.fspath(path), "follow": follow}
+        return Entry(await self._http.json(Request("GET", self._path("stat"), params=params)))
+
+    async def exists(self, path: PathLike) -> bool:
+        try:
+            await self.stat(path)
+        except NotFoundError as error:
+            if error.code != "not_found":  # the sandbox itself
+                raise
+            return False
+        return True
+
+    async def mkdir(self, path: PathLike, *, mode: Optional[str] = None, parents: bool = True) -> Entry:
+        body = body_of(path=os.fspath(path), mode=mode, parents=parents)
+        return Entry(await self._http.json(Request("POST", self._path("dir"), json_body=body)))
+
+    async def move(self, source: PathLike, target: PathLike, *, overwrite: bool = False) -> Entry:
+        body: JSON = {"from": os.fspath(source), "to": os.fspath(target), "overwrite": overwrite}
+        return Entry(await self._http.json(Request("POST", self._path("move"), json_body=body)))
+
+    async def remove(self, path: PathLike, *, recursive: bool = False) -> None:
+        """A directory that is not empty needs `recursive`."""
+        await self._http.fetch(Request("DELETE", self._path("file"), params={"path": os.fspath(path), "recursive": recursive}))
+
+    def watch(self, path: PathLike = ".", *, recursive: bool = False) -> AsyncWatch:
+        """Changes below a directory, or of a file, from when it is first read, or entered as a context manager."""
+        return AsyncWatch(self._http, self._path("watch"), {"path": os.fspath(path), "recursive": recursive})
+
+
+class AsyncByteStream:
+    """Pieces of a file; `size` is the file's once the first came. A break is made up for where the file did not change."""
+
+    def __init__(self, http: AsyncTransport, url: str, path: str, offset: int, length: Optional[int],
+                 on_progress: Optional[Progress]):
+        self._http, self._url, self._file = http, url, path
+        self._from, self._length = offset, length
+        self._progress = on_progress
+        self._done = 0
+        self._etag: Optional[str] = None
+        self._iterator: Optional[AsyncIterator[bytes]] = None
+        self.size: Optional[int] = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._iterator is None:
+            self._iterator = self._follow()
+        return await self._iterator.__anext__()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        iterator: Any = self._iterator
+        if iterator is not None:
+            await iterator.aclose()
+
+    async def read(self) -> bytes:
+        """All that is left."""
+        parts: list[bytes] = []
+        async for piece in self:
+            parts.append(piece)
+        return b"".join(parts)
+
+    def _request(self) -> Request:
+        first = self._from + self._done
+        headers: dict[str, str] = {}
+        if first or self._length is not None:
+            last = "" if self._length is None else str(self._from + self._length - 1)
+            headers["Range"] = f"bytes={first}-{last}"
+        if self._done and self._etag:
+            headers["If-Range"] = self._etag
+        return Request("GET", self._url, params={"path": self._file}, headers=headers, silence=_protocol.SILENCE_TIMEOUT)
+
+    async def _follow(self) -> AsyncIterator[bytes]:
+        if self._length == 0:
+            return
+        backoff: Optional[Backoff] = None
+        while True:
+            response: Optional[httpx.Response] = None
+            try:
+                response = await self._http.open(self._request())
+                self._look(response)
+                async for piece in _io.chunks(response):
+                    backoff = None
+                    self._done += len(piece)
+                    await _told(self._progress, self._done, self._whole())
+                    yield piece
+                return
+            except APIError as error:
+                if error.status == 416 and self._from + self._done >= (self.size or 0) and self._done:
+                    return
+                raise
+            except APIConnectionError as error:
+                if self._done and (self._etag is None or self._etag.startswith("W/")):
+                    raise  # nothing tells whether the rest is that of the same file
+                backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
+                seconds = backoff.wait()
+                if seconds is None or (not self._done and not error.sent):
+                    raise
+            finally:
+                if response is not None:
+                    await _io.close(response)
+            await _io.sleep(seconds)
+
+    def _look(self, response: httpx.Response) -> None:
+        if self._done and response.status_code != 206:
+            raise SandalError(f"{self._file} changed while it was read, and the connection broke")
+        self._etag = response.headers.get("etag")
+        span, length = response.headers.get("content-range"), response.headers.get("content-length")
+        if span:
+            self.size = int(span.rpartition("/")[2])
+        elif length is not None:
+            self.size = int(length)
+
+    def _whole(self) -> Optional[int]:
+        if self.size is None:
+            return self._length
+        left = max(0, self.size - self._from)
+        return left if self._length is None else min(left, self._length)
+
+
+class AsyncWatch:
+    """Changes of files as they come. After a break it goes on with an event of type `overflow`: list anew."""
+
+    def __init__(self, http: AsyncTransport, url: str, params: JSON):
+        self._http = http
+        self._request = Request("GET", url, params=params, silence=_protocol.SILENCE_TIMEOUT)
+        self._response: Optional[httpx.Response] = None
+        self._iterator: Optional[AsyncIterator[FileEvent]] = None
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        await self.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> FileEvent:
+        if self._iterator is None:
+            self._iterator = self._follow()
+        return await self._iterator.__anext__()
+
+    async def aclose(self) -> None:
+        iterator: Any = self._iterator
+        if iterator is not None:
+            await iterator.aclose()
+        response, self._response = self._response, None
+        if response is not None:
+            await _io.close(response)
+
+    async def _open(self) -> httpx.Response:
+        if self._response is None:
+            self._response = await self._http.open(self._request)
+        return self._response
+
+    async def _follow(self) -> AsyncIterator[FileEvent]:
+        backoff: Optional[Backoff] = None
+        broke = False
+        while True:
+            try:
+                response = await self._open()
+                if broke:
+                    broke, backoff = False, None
+                    yield FileEvent({"type": "overflow"})
+                splitter = _protocol.Lines()
+                async for data in _io.chunks(response):
+                    for line in splitter.feed(data):
+                        event = FileEvent(_protocol.object_of(line))
+                        if event.type != "watching":
+                            yield event
+                return
+            except APIConnectionError:
+                backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
+                seconds = backoff.wait()
+                if seconds is None:
+                    raise
+                broke = True
+            finally:
+                stale, self._response = self._response, None
+                if stale is not None:
+                    await _io.close(stale)
+            await _io.sleep(seconds)
+
+
+async def _told(progress: Optional[Progress], done: int, whole: Optional[int]) -> None:
+    if progress is not None:
+        await _io.call(progress, done, whole)
+
+
+def _repeatable(content: Any, size: int, on_progress: Optional[Progress]) -> Callable[[], AsyncIterator[bytes]]:
+    """The body of a PUT, from its start each time it is asked for."""
+    source = content
+    start: Optional[int] = None if isinstance(content, (bytes, bytearray, memoryview)) else source.tell()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        done = 0
+        if start is not None:
+            source.seek(start)
+        while done < size:
+            piece = bytes(source[done:done + PIECE]) if start is None else source.read(min(PIECE, size - done))
+            if not piece:
+                raise SandalError("the file became shorter while it was sent")
+            yield piece
+            done += len(piece)
+            await _told(on_progress, done, size)
+
+    return pieces
+
+
+async def _pieces(source: Any) -> AsyncIterator[bytes]:
+    """Of a file that cannot be sought in, or of any iterable."""
+    if hasattr(source, "read"):
+        while True:
+            piece = await _io.call(source.read, PIECE)
+            if not piece:
+                return
+            yield cast(bytes, piece)
+    else:
+        async for piece in _io.each(source):
+            yield bytes(piece)

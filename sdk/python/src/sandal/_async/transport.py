@@ -1,0 +1,155 @@
+"""Requests over the wire: headers, deadlines, attempts, errors as types."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, AsyncIterator, Optional, cast
+
+from .. import _protocol
+from .._config import Address
+from .._errors import APIConnectionError, NotFoundError, SandalError, error_of
+from .._models import JSON
+from .._protocol import POOL, Backoff, Pool, Request
+from . import _io
+
+if TYPE_CHECKING:
+    import httpx
+
+ERROR_MOST = 1 << 20  # of an error's body; the daemon's are short
+
+
+class AsyncTransport:
+    """Connections to one daemon, made at first use, so that they belong to the loop that uses them."""
+
+    def __init__(self, address: Address, headers: dict[str, str], timeout: Optional[float], max_retries: int, verify: Any,
+                 transport: Any):
+        self.address = address
+        self.headers = headers
+        self.timeout = timeout
+        self.max_retries = max_retries
+        self._verify = verify
+        self._given = transport
+        self._pools: list[Pool] = []
+        self._closed = False
+
+    async def close(self) -> None:
+        self._closed = True
+        pools, self._pools = self._pools, []
+        for pool in pools:
+            await _io.close_transport(cast("httpx.AsyncBaseTransport", pool.transport))
+
+    def _pool(self) -> Pool:
+        """The first that has room: with few requests at once all connections are in one."""
+        if self._closed:
+            raise SandalError("the client is closed")
+        for pool in self._pools:
+            if pool.busy < Pool.MOST or self._given:
+                return pool
+        self._pools.append(Pool(self._given or _io.make_transport(self.address, self._verify)))
+        return self._pools[-1]
+
+    async def json(self, request: Request, timeout: Optional[float] = None) -> JSON:
+        text = await self.fetch(request, timeout)
+        return cast(JSON, json.loads(text)) if text else {}
+
+    async def items(self, path: str, params: Optional[JSON] = None) -> list[JSON]:
+        """Of a list, its pages followed."""
+        found: list[JSON] = []
+        more: JSON = dict(params or {})
+        while True:
+            page = await self.json(Request("GET", path, params=more))
+            found += page["items"]
+            if not page.get("next"):
+                return found
+            more["after"] = page["next"]
+
+    async def fetch(self, request: Request, timeout: Optional[float] = None) -> bytes:
+        """The whole body of a good answer. The time (seconds, all attempts and waits) is the client's `timeout` by default."""
+        seconds = self.timeout if timeout is None else timeout
+        until = time.monotonic() + seconds if seconds is not None else float("inf")
+
+        async def attempt(left: Optional[float]) -> bytes:
+            response = await self._once(request, left)
+            try:
+                parts: list[bytes] = []
+                async for chunk in _io.chunks(response):
+                    parts.append(chunk)
+                    if time.monotonic() > until:
+                        raise _io.lost_in_time(cast(float, seconds))
+                return b"".join(parts)
+            finally:
+                await _io.close(response)
+
+        return cast(bytes, await self._repeat(request, until, attempt))
+
+    async def open(self, request: Request, retry: bool = True) -> httpx.Response:
+        """The head of a good answer; the caller reads its chunks and closes it. The daemon may be silent for the request's
+        `silence` between them."""
+
+        async def attempt(left: Optional[float]) -> httpx.Response:
+            return await self._once(request, request.silence)
+
+        until = time.monotonic() + (self.timeout if self.timeout is not None else float("inf"))
+        return cast("httpx.Response", await self._repeat(request, until, attempt, retry))
+
+    async def _repeat(self, request: Request, until: float, attempt: Any, retry: bool = True) -> Any:
+        backoff = Backoff(self.max_retries if retry else 0, until)
+        maybe_done = False
+        while True:
+            left = None if until == float("inf") else max(0.001, until - time.monotonic())
+            try:
+                return await _io.within(left, lambda: attempt(left))
+            except NotFoundError:
+                if request.method == "DELETE" and maybe_done:  # by the attempt whose answer was lost
+                    return b""
+                raise
+            except SandalError as error:
+                sent = error.sent if isinstance(error, APIConnectionError) else False
+                maybe_done = maybe_done or sent
+                seconds = backoff.wait(_protocol.asked_wait(error)) if _protocol.may_repeat(request, error, sent) else None
+                if seconds is None:
+                    raise
+            await _io.sleep(seconds)
+
+    async def _once(self, request: Request, read_timeout: Optional[float]) -> httpx.Response:
+        import httpx
+
+        headers = {**self.headers, **request.headers}
+        content: Any = request.content
+        extensions = {"timeout": _io.timeouts(read_timeout)}
+        url = self.address.url + request.path
+        if callable(content):
+            stream = _io.body_stream(cast(Any, content))
+            made = httpx.Request(request.method, url, headers=headers, stream=stream, extensions=extensions)
+        else:
+            if content is None and request.method in ("POST", "PUT", "PATCH"):
+                headers["Content-Length"] = "0"
+            made = httpx.Request(request.method, url, headers=headers, content=content, extensions=extensions)
+        pool = self._pool()
+        pool.busy += 1
+        try:
+            response = await _io.send(cast("httpx.AsyncBaseTransport", pool.transport), made)
+        except BaseException:
+            pool.busy -= 1
+            raise
+        response.extensions[POOL] = pool  # until it is closed
+        if response.status_code < 300 or response.status_code == 304:
+            return response
+        body = b""
+        try:
+            async for chunk in _io.chunks(response):
+                body += chunk
+                if len(body) > ERROR_MOST:
+                    break
+        finally:
+            await _io.close(response)
+        raise error_of(response.status_code, response.headers, body)
+
+
+async def lines(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Whole lines of a body."""
+    splitter = _protocol.Lines()
+    async for data in _io.chunks(response):
+        for line in splitter.feed(data):
+            yield line

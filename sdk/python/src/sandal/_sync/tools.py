@@ -1,0 +1,51 @@
+# Made from src/sandal/_async/tools.py by scripts/unasync: edit that one.
+"""The middle of an agent's loop: definitions for the model, and its calls to answers. The daemon knows the vendors' shapes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, cast
+
+from .. import _protocol
+from .._errors import SandalError
+from .._models import JSON
+from .._protocol import Request, path_of
+from .transport import Transport
+
+if TYPE_CHECKING:
+    from typing_extensions import Literal
+
+    Format = Literal["anthropic", "openai", "openai-chat", "gemini", "mcp"]
+
+
+class Tools:
+    """`sandbox.tools` runs what the model wants in that sandbox; `client.tools` needs `session` (a name of yours: a sandbox is
+    made for it at first use) or `sandbox`."""
+
+    def __init__(self, http: Transport, sandbox: Optional[str] = None):
+        self._http = http
+        self._sandbox = sandbox
+
+    def definitions(self, format: Format = "anthropic") -> List[JSON]:
+        """What the vendor's `tools` field takes."""
+        answer: Any = self._http.json(Request("GET", path_of("tools"), params={"format": format}))
+        return cast("List[JSON]", answer)
+
+    def run_tool_call(self, block: Any, *, format: Optional[Format] = None, sandbox: Optional[str] = None,
+                            session: Optional[str] = None) -> JSON:
+        """Takes the model's tool call as it came, an object of the vendor's SDK or a dict, and answers the block to send
+        back. An error of the code is no exception: the block tells the model of it."""
+        call = _protocol.plain(block)
+        return self._run(call, format or _protocol.format_of(call), sandbox, session)
+
+    def call(self, name: str, args: Mapping[str, Any], *, sandbox: Optional[str] = None,
+                   session: Optional[str] = None) -> JSON:
+        """For any other framework: the tool's name and arguments to {content, is_error}, content as MCP has it."""
+        block: JSON = {"name": name, "arguments": dict(args)}
+        return self._run(block, "mcp", sandbox, session)
+
+    def _run(self, call: JSON, format: str, sandbox: Optional[str], session: Optional[str]) -> JSON:
+        where = sandbox or (None if session else self._sandbox)
+        if where is None and session is None:
+            raise SandalError("where to run it? name a sandbox or a session, or use sandbox.tools")
+        params: JSON = {"format": format, "sandbox": where, "session": session}
+        return self._http.json(Request("POST", path_of("tools", "run_code"), params=params, json_body=call), float("inf"))

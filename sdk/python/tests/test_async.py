@@ -1,0 +1,557 @@
+"""Every call of the client, against the daemon. test_sync.py is made from this by scripts/unasync."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any, AsyncIterator
+
+import pytest
+from harness.daemon import ISOLATION, Daemon
+
+from sandal import (
+    APIError,
+    AsyncSandal,
+    AsyncSandbox,
+    AuthenticationError,
+    CommandError,
+    ConflictError,
+    ExecutionError,
+    InvalidRequestError,
+    NotFoundError,
+    NotSupportedError,
+    Sandbox,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def api(daemon: Daemon) -> AsyncIterator[AsyncSandal]:
+    async with AsyncSandal(daemon.key, daemon.url) as made:
+        yield made
+
+
+@pytest.fixture
+async def box(api: AsyncSandal, python_box: Sandbox) -> AsyncSandbox:
+    return await api.sandboxes.get(python_box.id)
+
+
+@pytest.fixture
+async def bare(api: AsyncSandal, bare_box: Sandbox) -> AsyncSandbox:
+    return await api.sandboxes.get(bare_box.id)
+
+
+# --- Sandboxes ---
+
+
+async def test_a_sandbox_lives_as_long_as_its_block(api: AsyncSandal) -> None:
+    name = f"mine-{os.urandom(4).hex()}"
+    async with await api.sandboxes.create("base", name=name, metadata={"team": name}, env={"WHO": "me"}, timeout=600) as made:
+        assert made.name == name and made.template == "base" and made.state == "running" and made.metadata == {"team": name}
+        assert made.info.created_at.tzinfo is not None and made.info.timeout == 600
+        assert (await api.sandboxes.get(name)).id == made.id
+        assert [found.id for found in await api.sandboxes.list(metadata={"team": name})] == [made.id]
+        assert await api.sandboxes.list(metadata={"team": "nobody's"}) == []
+        assert (await made.exec("echo $WHO")).stdout == "me\n"
+        await made.update(metadata={"team": "b"}, timeout=700)
+        assert made.metadata == {"team": "b"} and (await made.refresh()).info.timeout == 700
+    with pytest.raises(NotFoundError) as caught:
+        await made.refresh()
+    assert caught.value.code == "sandbox_not_found" and caught.value.status == 404
+
+
+async def test_more_sandboxes_than_a_page(api: AsyncSandal, bare: AsyncSandbox) -> None:
+    runs = [await bare.exec("true", background=True) for _ in range(3)]
+    found = await bare.processes.list()
+    assert {run.pid for run in runs} <= {one.pid for one in found}
+    for run in runs:
+        await run.kill()
+    assert bare.id in [one.id for one in await api.sandboxes.list(state="running")]
+
+
+async def test_kill_by_id(api: AsyncSandal) -> None:
+    made = await api.sandboxes.create("base")
+    await api.sandboxes.kill(made.id)
+    with pytest.raises(NotFoundError):
+        await api.sandboxes.get(made.id)
+
+
+async def test_errors_have_code_hint_and_pointer(api: AsyncSandal, bare: AsyncSandbox, daemon: Daemon) -> None:
+    with pytest.raises(APIError) as caught:
+        await api.sandboxes.create("no-such-template")
+    assert caught.value.code == "template_not_found" and isinstance(caught.value, NotFoundError)
+    with pytest.raises(InvalidRequestError) as bad:
+        await api.sandboxes.create("base", timeout=-1)
+    assert bad.value.code == "invalid_request" and bad.value.pointer == "/timeout" and bad.value.status == 400
+    async with AsyncSandal("sk-wrong", daemon.url) as stranger:
+        with pytest.raises(AuthenticationError) as refused:
+            await stranger.sandboxes.list()
+    assert refused.value.code == "unauthorized" and str(refused.value).endswith(refused.value.hint or "")
+
+
+async def test_what_the_daemon_lacks_is_a_type(api: AsyncSandal, bare: AsyncSandbox) -> None:
+    with pytest.raises(NotSupportedError) as caught:
+        await bare.fork(2)
+    assert caught.value.status == 501 and caught.value.code == "not_supported"
+    for attempt in (bare.snapshot, lambda: bare.restore("snap-x"), api.snapshots.list, lambda: api.snapshots.get("snap-x"),
+                    lambda: api.snapshots.delete("snap-x"), lambda: api.sandboxes.create(snapshot="snap-x")):
+        with pytest.raises(NotSupportedError):
+            await attempt()
+
+
+async def test_pause_and_resume(api: AsyncSandal) -> None:
+    async with await api.sandboxes.create("code-interpreter-python") as made:
+        await made.run_code("x = 41")
+        if ISOLATION == "none":
+            with pytest.raises(NotSupportedError):
+                await made.pause()
+            return
+        assert (await made.pause()).state == "paused"
+        assert (await made.resume()).state == "running"
+        await made.pause()
+        assert (await made.run_code("x + 1")).text == "42"  # the call wakes it
+
+
+async def test_records(api: AsyncSandal, box: AsyncSandbox) -> None:
+    names = {one.name for one in await api.templates.list()}
+    assert {"base", "code-interpreter-python"} <= names
+    assert (await api.templates.get("code-interpreter-python")).main_language == "python"
+    assert box.id in [one.sandbox for one in await api.usage()]
+    assert (await box.usage()).active_seconds >= 0
+    assert (await box.metrics()).sandbox == box.id
+    assert (await box.network_log()).cursor >= 0
+    assert (await api.health())["status"] == "ok"
+    key = await api.keys.create(name="t", scopes=["use"])
+    assert key.key and key.id in [one.id for one in await api.keys.list()]
+    await api.keys.delete(key.id)
+    assert key.id not in [one.id for one in await api.keys.list()]
+
+
+# --- Contexts ---
+
+
+async def test_contexts_are_apart(api: AsyncSandal, box: AsyncSandbox) -> None:
+    a, b = await box.contexts.create(language="python"), await box.contexts.create("python", name=f"b-{os.urandom(3).hex()}")
+    try:
+        await box.run_code("x = 1", context=a.id)
+        await b.run_code("x = 2")
+        assert (await box.run_code("x", context=a)).text == "1" and (await b.run_code("x")).text == "2"
+        assert (await box.run_code("x", context=str(b.name))).text == "2"
+        assert {a.id, b.id} <= {one.id for one in await box.contexts.list()}
+        assert (await box.contexts.get(b.id)).name == b.name and b.language == "python"
+        assert (await api.context(a.id)).sandbox == box.id
+        assert [(one.name, one.type, one.preview) for one in await a.variables(wait=5)] == [("x", "int", "1")]
+        assert "import" in (await a.complete("impo")).matches
+        found = await a.inspect("len")
+        assert found.found and "len" in found.text
+        assert await a.interrupt() is False
+        await a.reset()
+        assert (await a.run_code("x")).error.name == "NameError"  # type: ignore[union-attr]
+        await a.rename("again" + a.id[:4])
+        assert (await a.refresh()).name == "again" + a.id[:4] and a.state == "idle"
+    finally:
+        await a.remove()
+        await box.contexts.remove(b)
+    with pytest.raises(NotFoundError) as caught:
+        await a.refresh()
+    assert caught.value.code == "context_not_found"
+
+
+# --- Runs ---
+
+
+async def test_an_execution(box: AsyncSandbox) -> None:
+    got = await box.run_code("import sys\nprint('out')\nprint('err', file=sys.stderr)\n6 * 7")
+    assert (got.status, got.ok, got.text, got.stdout, got.stderr) == ("ok", True, "42", "out\n", "err\n")
+    assert got.error is None and got.raise_() is got and got.usage is not None and got.usage.wall_ms >= 0
+    assert got.main is got.results[0] and got.results[0].type == "text/plain" and got.results[0].data == "42"
+    assert got.context == box.info.default_context and got.run.startswith("run-")
+
+
+async def test_an_error_is_raised_when_asked_for(box: AsyncSandbox) -> None:
+    got = await box.run_code("1/0")
+    assert got.error is not None and (got.error.name, got.error.message) == ("ZeroDivisionError", "division by zero")
+    assert got.error.started and got.error.state == "kept" and "division by zero" in got.error.traceback[-1]
+    with pytest.raises(ExecutionError, match="ZeroDivisionError: division by zero") as caught:
+        got.raise_()
+    assert caught.value.execution is got and caught.value.name == "ZeroDivisionError"
+
+
+async def test_chunks_of_a_stream(box: AsyncSandbox) -> None:
+    code = "import sys\nfor i in range(3): print(i, flush=True)\nprint('e', file=sys.stderr)\n'end'"
+    stream = box.run_code(code, stream=True)
+    chunks = [chunk async for chunk in stream]
+    assert [chunk.seq for chunk in chunks] == list(range(len(chunks))) and {chunk.run for chunk in chunks} == {stream.id}
+    assert chunks[0].type == "started" and chunks[0].context == box.info.default_context
+    assert "".join(chunk.text for chunk in chunks if chunk.type == "stdout") == "0\n1\n2\n"
+    assert "".join(chunk.text for chunk in chunks if chunk.type == "stderr") == "e\n"
+    last = chunks[-1]
+    assert last.type == "result" and last.text == "'end'" and last.results[0].data == "'end'"
+    assert stream.execution is last and stream.seq == last.seq
+
+
+async def test_every_kind_of_chunk(box: AsyncSandbox) -> None:
+    code = """
+from IPython.display import display, clear_output
+handle = display('one', display_id='d1')
+handle.update('two')
+clear_output(wait=False)
+print(input('name? '))
+1/0
+"""
+    seen: list[str] = []
+    async with box.run_code(code, stream=True) as stream:
+        async for chunk in stream:
+            seen.append(chunk.type)
+            if chunk.type == "input":
+                assert chunk.prompt == "name? " and not chunk.password
+                await stream.input("you")
+            elif chunk.type == "update":
+                assert chunk.display_id == "d1" and chunk.result.text == "'two'"
+            elif chunk.type == "error":
+                assert chunk.error.name == "ZeroDivisionError"
+    assert [kind for kind in seen if kind != "stdout"] == ["started", "display", "update", "clear", "input", "error", "result"]
+    assert stream.execution is not None and stream.execution.stdout == "you\n"
+
+
+async def test_callbacks(box: AsyncSandbox) -> None:
+    out: list[str] = []
+    results: list[Any] = []
+    kinds: list[str] = []
+    got = await box.run_code(
+        "import sys\nprint(input('who? '))\nprint('bad', file=sys.stderr)\ndisplay(5)\n1/0", on_stdout=out.append,
+        on_stderr=lambda text: out.append("!" + text), on_result=results.append, on_error=lambda error: out.append(error.name),
+        on_input=lambda chunk: chunk.prompt.upper(), on_event=lambda chunk: kinds.append(chunk.type))
+    text = "".join(out)
+    assert "WHO? \n" in text and "!bad\n" in text and text.endswith("ZeroDivisionError")
+    assert [result.data for result in results] == ["5"] and kinds[-1] == "result" and got.status == "error"
+
+
+async def test_a_callback_that_fails_ends_the_run(box: AsyncSandbox) -> None:
+    def fail(text: str) -> None:
+        raise ValueError(text)
+
+    with pytest.raises(ValueError, match="first"):
+        await box.run_code("print('first', flush=True)\nimport time\ntime.sleep(60)", on_stdout=fail)
+    assert (await box.run_code("1")).text == "1"  # did not wait a minute for it
+    assert (await box.runs.list())[1].status == "interrupted"
+
+
+async def test_input_without_anybody_to_answer(box: AsyncSandbox) -> None:
+    got = await box.run_code("input()")
+    assert got.error is not None and got.error.name == "StdinNotImplementedError"
+    assert (await box.run_code("input() + input()", stdin=["a", "b"])).text == "'ab'"
+
+
+async def test_options_of_a_run(box: AsyncSandbox) -> None:
+    got = await box.run_code("import os; print(os.getcwd(), os.environ['A'])", env={"A": "1"}, cwd="/tmp", key=f"k-{box.id}")
+    assert got.stdout.endswith("tmp 1\n")
+    again = await box.run_code("import os; print(os.getcwd(), os.environ['A'])", env={"A": "1"}, cwd="/tmp", key=f"k-{box.id}")
+    assert again.run == got.run
+    with pytest.raises(ConflictError) as caught:
+        await box.run_code("another", key=f"k-{box.id}")
+    assert caught.value.code == "key_reused"
+    ended = await box.run_code("import time; time.sleep(60)", timeout=0.3)
+    assert ended.status == "timeout" and ended.error is not None and ended.error.name == "TimeoutError"
+    cut = await box.run_code("print('x' * 100000)", limits={"output_bytes": 4096})
+    assert cut.truncated is not None and cut.truncated["stdout"] > 0
+    assert (await box.run_code("5", silent=True)).results == []
+
+
+async def test_leaving_a_stream_early(box: AsyncSandbox) -> None:
+    code = "import time\nprint('here', flush=True)\ntime.sleep(60)"
+    async with box.run_code(code, stream=True) as stream:
+        async for chunk in stream:
+            if chunk.type == "stdout":
+                break
+    assert (await box.run_code("'free'")).text == "'free'"
+    assert (await box.runs.get(str(stream.id))).status == "interrupted"
+    # Without a block it goes on, and is found again.
+    gone = box.run_code("import time\nprint('a', flush=True)\ntime.sleep(0.2)\nprint('b')", stream=True)
+    async for chunk in gone:
+        if chunk.type == "stdout":
+            break
+    await gone.aclose()
+    found = box.runs.attach(str(gone.id), after=gone.seq)
+    assert (await found.wait()).stdout == "a\nb\n"
+    assert [chunk.type async for chunk in box.runs.replay(str(gone.id))] == ["started", "stdout", "stdout", "result"]
+
+
+async def test_runs(box: AsyncSandbox) -> None:
+    stream = box.run_code("print(input('?'))", stream=True)
+    async for chunk in stream:
+        if chunk.type == "input":
+            assert (await box.runs.get(str(stream.id))).status == "waiting"
+            await box.runs.input(str(stream.id), "value")
+    assert (await box.runs.get(str(stream.id))).stdout == "value\n"
+    assert stream.id in [run.run for run in await box.runs.list(context=box.info.default_context)]
+    stream = box.run_code("import time\nprint(1, flush=True)\ntime.sleep(60)", stream=True)
+    async for chunk in stream:
+        if chunk.type == "stdout":
+            await box.runs.interrupt(str(stream.id))
+    assert stream.execution is not None and stream.execution.status == "interrupted"
+    assert stream.execution.error is not None and stream.execution.error.name == "Interrupted"
+    with pytest.raises(NotFoundError) as caught:
+        await box.runs.get("run-none")
+    assert caught.value.code == "run_not_found"
+
+
+async def test_output_after_the_end(box: AsyncSandbox) -> None:
+    stream = box.run_code("import threading\nthreading.Timer(0.2, lambda: print('late')).start()", stream=True)
+    await stream.wait()
+    async for chunk in box.runs.attach(str(stream.id), late=True):
+        if chunk.type == "stdout":
+            assert chunk.text.startswith("late") and chunk.late
+            break
+
+
+async def test_other_languages(api: AsyncSandal) -> None:
+    for template, code in (("code-interpreter-node", "const x: number = 41; x + 1"), ("code-interpreter-r", "41 + 1")):
+        if not (await api.templates.get(template)).available:
+            pytest.skip(f"{template} is not built here")
+        async with await api.sandboxes.create(template) as made:
+            assert "42" in (await made.run_code(code)).text
+
+
+# --- Results ---
+
+
+async def test_a_figure(box: AsyncSandbox, tmp_path: Path) -> None:
+    got = await box.run_code("import matplotlib.pyplot as plt\nplt.plot([1, 2, 3], [4, 1, 2])\nplt.title('demo')\nplt.show()")
+    figure = got.raise_().results[0]
+    assert figure.type == "image/png" and figure.to_bytes().startswith(b"\x89PNG")
+    data, metadata = figure._repr_mimebundle_()
+    assert data["image/png"] == figure.data and isinstance(metadata, dict)
+    assert figure._repr_mimebundle_(include=["text/plain"])[0] == {"text/plain": figure.text}
+    saved = figure.save(tmp_path)
+    assert saved == tmp_path / "result.png" and saved.read_bytes() == figure.to_bytes()
+    assert figure.save(tmp_path).name == "result-2.png"
+    assert figure.save(tmp_path / "as.txt").read_text() == figure.text
+
+
+async def test_a_table(box: AsyncSandbox) -> None:
+    import pandas
+
+    code = """
+import pandas as pd, numpy as np
+df = pd.DataFrame({
+    "i": [1, 2**60, 3], "f": [1.5, np.nan, np.inf], "s": ["a", None, "c"], "b": [True, False, True],
+    "t": pd.to_datetime(["2024-01-01T00:00:00", None, "2024-02-03T04:05:06"]),
+    "z": pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-03"]).tz_localize("Europe/Berlin"),
+    "d": pd.to_timedelta([1, 2, 3], unit="h"), "c": pd.Categorical(["x", "y", "x"], categories=["y", "x"], ordered=True),
+    "n": pd.array([1, None, 3], dtype="Int64"), ("two", "level"): [1, 2, 3]}, index=pd.Index(["r1", "r2", "r3"], name="row"))
+df
+"""
+    got = await box.run_code(code)
+    result = got.raise_().results[0]
+    assert result.type == "text/html" and result.dataframe is not None
+    frame = result.to_pandas()
+    want = (await box.run_code("for dtype in df.dtypes: print(dtype)")).stdout
+    assert [str(dtype) for dtype in frame.dtypes] == want.splitlines()
+    assert frame["i"].tolist() == [1, 2**60, 3] and frame["f"].isna().tolist() == [False, True, True]
+    assert frame["z"].iloc[0] == pandas.Timestamp("2024-01-01", tz="Europe/Berlin") and frame["d"].iloc[2].seconds == 10800
+    assert frame["c"].cat.ordered and list(frame["c"].cat.categories) == ["y", "x"]
+    assert frame.index.tolist() == ["r1", "r2", "r3"] and frame.index.name == "row" and frame.columns[-1] == ("two", "level")
+    assert frame.attrs["sandal"] == {"shape": [3, 10], "rows": 3} and got.to_pandas().shape == (3, 10)
+    arrow = (await box.run_code("df[['i', 'f']]")).results[0].to_arrow()
+    assert arrow.column("i").to_pylist() == [1, 2**60, 3]
+    many = (await box.run_code("pd.DataFrame({'x': range(1000)}, index=pd.MultiIndex.from_product([['a', 'b'], range(500)]))"))
+    assert many.to_pandas().shape == (100, 1) and many.to_pandas().attrs["sandal"]["shape"] == [1000, 1]
+    assert many.to_pandas().index.nlevels == 2
+    with pytest.raises(ValueError, match="no table"):
+        (await box.run_code("1")).results[0].to_pandas()
+
+
+# --- Commands ---
+
+
+async def test_commands(bare: AsyncSandbox) -> None:
+    got = await bare.exec("echo out; echo err >&2; exit 3")
+    assert (got.exit_code, got.signal, got.stdout, got.stderr, got.ok) == (3, None, "out\n", "err\n", False)
+    with pytest.raises(CommandError, match="exit code 3: err"):
+        got.raise_()
+    assert (await bare.exec(["printf", "%s", "$HOME"])).raise_().stdout == "$HOME"
+    assert (await bare.exec("cat", stdin="text")).stdout == "text"
+    assert (await bare.exec("wc -c", stdin=b"\x00\xff")).stdout == "2\n"
+    assert (await bare.exec("pwd; echo $A", cwd="/tmp", env={"A": "1"})).stdout.endswith("tmp\n1\n")
+    ended = await bare.exec("sleep 60", timeout=0.2)
+    assert ended.timed_out and ended.signal == "SIGKILL" and ended.status == "timeout"
+    out: list[str] = []
+    await bare.exec("echo a; echo b >&2", on_stdout=out.append, on_stderr=out.append)
+    assert sorted(out) == ["a\n", "b\n"]
+
+
+async def test_a_command_as_a_stream(bare: AsyncSandbox) -> None:
+    stream = bare.exec("echo a; cat; echo b >&2; exit 2", stream=True, stdin_open=True)
+    seen: list[str] = []
+    async for chunk in stream:
+        seen.append(chunk.type)
+        if chunk.type == "started":
+            assert chunk.pid == stream.pid
+            await stream.input("typed\n", eof=True)
+    assert seen[0] == "started" and seen[-1] == "result"
+    assert stream.result is not None and stream.result.stdout == "a\ntyped\n" and stream.result.exit_code == 2
+    async with bare.exec("echo $$; sleep 60", stream=True) as left:
+        async for chunk in left:
+            if chunk.type == "stdout":
+                break
+    assert left.pid not in [one.pid for one in await bare.processes.list() if one.state == "running"]
+
+
+async def test_a_terminal(bare: AsyncSandbox) -> None:
+    if ISOLATION == "none":
+        pytest.skip("isolation none has the host's terminals, whose size it cannot set in all places")
+    got = await bare.exec("stty size", pty=(100, 30))
+    assert got.stdout == "30 100\r\n"
+    assert (await bare.exec("stty size", pty=True)).stdout == "24 80\r\n"
+    text = ""
+    stream = bare.exec("read x; stty size", stream=True, pty=(100, 30))
+    async for chunk in stream:
+        if chunk.type == "started":
+            await stream.resize(77, 11)
+            await stream.input("\n")
+        text += chunk.text if chunk.type == "stdout" else ""
+    assert "11 77" in text
+
+
+async def test_processes(bare: AsyncSandbox) -> None:
+    process = await bare.exec("echo ready; while read line; do echo got $line; done; echo over", background=True)
+    assert process.state == "running" and process.pid in [one.pid for one in await bare.processes.list()]
+    await process.input("one\n")
+    async for chunk in process.events():
+        if chunk.type == "stdout" and "got one" in chunk.text:
+            break
+    await process.input(b"two\n")
+    await process.close_stdin()
+    end = await process.wait()
+    assert "got two\n" in end.stdout and end.stdout.endswith("over\n") and end.exit_code == 0
+    assert (await process.refresh()).state == "exited" and (await bare.processes.get(process.pid)).info.exit_code == 0
+    await process.kill()
+    with pytest.raises(NotFoundError):
+        await process.refresh()
+    sleeper = await bare.exec(["sleep", "60"], background=True)
+    await sleeper.signal("SIGTERM")
+    assert (await sleeper.wait()).signal == "SIGTERM"
+
+
+async def test_an_exposed_port(bare: AsyncSandbox) -> None:
+    if ISOLATION == "process":
+        pytest.skip("under isolation process nothing can listen")
+    url = await bare.expose(8123)
+    assert isinstance(url, str) and url.startswith("http://") and url.port == 8123 and url.token is None
+    guarded = await bare.expose(8124, token=True)
+    assert guarded.endswith(f"?sandal_token={guarded.token}") and "localhost" in guarded.host_url
+    await bare.unexpose(8123)
+    await bare.unexpose(8124)
+
+
+# --- Files ---
+
+
+async def test_files(bare: AsyncSandbox, tmp_path: Path) -> None:
+    fs = bare.fs
+    await fs.write("d/ä b.txt", "héllo")
+    assert await fs.read_text("d/ä b.txt") == "héllo" and await fs.read("d/ä b.txt") == "héllo".encode()
+    entry = await fs.stat("d/ä b.txt")
+    assert (entry.name, entry.type, entry.size, entry.is_dir) == ("ä b.txt", "file", 6, False)
+    await fs.write("d/run.sh", b"#!/bin/sh\necho ran\n", mode="0755")
+    assert (await bare.exec("d/run.sh")).stdout == "ran\n"
+    with pytest.raises(ConflictError) as caught:
+        await fs.write("d/run.sh", "x", exclusive=True)
+    assert caught.value.code == "precondition_failed"
+    await fs.mkdir("d/e/f")
+    assert [one.path.rpartition("/")[2] for one in await fs.list("d", depth=2)] == ["e", "f", "run.sh", "ä b.txt"]
+    await fs.move("d/run.sh", "d/e/moved")
+    assert await fs.exists("d/e/moved") and not await fs.exists("d/run.sh")
+    with pytest.raises(ConflictError):
+        await fs.remove("d")
+    await fs.remove("d", recursive=True)
+    with pytest.raises(NotFoundError):
+        await fs.read("d/e/moved")
+    with pytest.raises(NotFoundError, match="andbox"):
+        await (await _other(bare)).exists("x")
+
+
+async def _other(bare: AsyncSandbox) -> Any:
+    return type(bare.fs)(bare._http, "sbx-none")
+
+
+async def test_large_files_and_progress(bare: AsyncSandbox, tmp_path: Path) -> None:
+    data = os.urandom(3_000_000)
+    told: list[tuple[int, Any]] = []
+    local = tmp_path / "local.bin"
+    local.write_bytes(data)
+    await bare.fs.upload(local, "up.bin", on_progress=lambda done, whole: told.append((done, whole)))
+    assert told[-1] == (len(data), len(data)) and len(told) > 5 and told == sorted(told)
+    told.clear()
+    assert await bare.fs.read("up.bin", on_progress=lambda done, whole: told.append((done, whole))) == data
+    assert told[-1] == (len(data), len(data)) and len(told) > 1
+    assert await bare.fs.read("up.bin", offset=1000, length=50) == data[1000:1050]
+    assert await bare.fs.read("up.bin", offset=2_999_990) == data[-10:]
+    assert await bare.fs.read("up.bin", length=0) == b""
+    pieces = [piece async for piece in bare.fs.read("up.bin", stream=True)]
+    assert b"".join(pieces) == data and len(pieces) > 1
+    async with bare.fs.read("up.bin", stream=True) as stream:
+        async for _ in stream:
+            break
+    assert stream.size == len(data)
+    got = await bare.fs.download("up.bin", tmp_path / "down.bin")
+    assert got.read_bytes() == data and sorted(p.name for p in tmp_path.iterdir()) == ["down.bin", "local.bin"]
+    with pytest.raises(NotFoundError):
+        await bare.fs.download("none", tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["down.bin", "local.bin"]
+
+
+async def test_writes_of_unknown_length(bare: AsyncSandbox) -> None:
+    told: list[tuple[int, Any]] = []
+    await bare.fs.write("it.bin", (bytes([i]) * 1_000_000 for i in range(9)), mode="0600",
+                        on_progress=lambda done, whole: told.append((done, whole)))
+    data = await bare.fs.read("it.bin")
+    assert data == b"".join(bytes([i]) * 1_000_000 for i in range(9)) and told[-1] == (9_000_000, 9_000_000)
+    assert (await bare.fs.stat("it.bin")).mode == "0600"
+
+    class Pipe(io.RawIOBase):
+        left = 3
+
+        def read(self, size: int = -1) -> bytes:
+            self.left -= 1
+            return b"x" * 10 if self.left >= 0 else b""
+
+    await bare.fs.write("pipe.bin", Pipe())
+    assert await bare.fs.read("pipe.bin") == b"x" * 30
+    await bare.fs.write("none.bin", iter(()))
+    assert await bare.fs.read("none.bin") == b""
+
+    def broken() -> Any:
+        yield b"x" * 10
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        await bare.fs.write("broken.bin", broken())
+    assert not await bare.fs.exists("broken.bin")
+
+
+async def test_a_watch(bare: AsyncSandbox) -> None:
+    await bare.fs.mkdir("w")
+    async with bare.fs.watch("w", recursive=True) as events:
+        await bare.fs.write("w/a", "1")
+        await bare.fs.move("w/a", "w/b")
+        await bare.fs.remove("w/b")
+        seen: list[tuple[str, str]] = []
+        async for event in events:
+            seen.append((event.type, str(event.path).rpartition("/")[2]))
+            if event.type == "moved":
+                assert str(event.from_path).endswith("/a")
+            if event.type == "deleted":
+                break
+    assert ("created", "a") in seen and ("moved", "b") in seen and seen[-1] == ("deleted", "b")
+
+
+async def test_a_unix_socket() -> None:
+    path = f"/tmp/sandal-{os.getpid()}.sock"  # where the gateway's user may write
+    with Daemon(listen=f"unix:{path}") as other:
+        async with AsyncSandal(other.key, f"unix:{path}") as api:
+            async with await api.sandboxes.create("base") as made:
+                assert (await made.exec("echo over a socket")).stdout == "over a socket\n"

@@ -1,0 +1,252 @@
+"""Connections that break under live runs, many runs at once, and tasks that are cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Iterator, Optional
+from urllib.parse import urlsplit
+
+import pytest
+from conftest import SDK
+from harness.daemon import Daemon, wait_for
+
+from sandal import AsyncSandal, Sandal, Sandbox
+
+
+class Proxy:
+    """Passes connections on to a daemon. The first answer on a connection that asks for `path` is cut after `cut` bytes."""
+
+    def __init__(self, url: str):
+        parts = urlsplit(url)
+        self.target = (str(parts.hostname), int(parts.port or 80))
+        self.path = b""
+        self.cut: Optional[int] = None
+        self.passed = 0  # bytes of the answer that was, or would have been, cut
+        self.cuts = 0
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.server.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def arm(self, path: str, cut: Optional[int]) -> None:
+        self.path, self.cut, self.passed = path.encode(), cut, 0
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                here, _ = self.server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(here,), daemon=True).start()
+
+    def _serve(self, here: socket.socket) -> None:
+        with here, socket.create_connection(self.target) as there:
+            for one in (here, there):
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            marked = threading.Event()
+            threading.Thread(target=self._forward, args=(here, there, marked), daemon=True).start()
+            try:
+                while data := there.recv(65536):
+                    if marked.is_set():
+                        left = None if self.cut is None else self.cut - self.passed
+                        self.passed += len(data)
+                        if left is not None and len(data) >= left:
+                            here.sendall(data[:left])
+                            self.cut, self.cuts = None, self.cuts + 1
+                            break
+                    here.sendall(data)
+            except OSError:
+                pass
+            for one in (here, there):
+                try:
+                    one.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+    def _forward(self, here: socket.socket, there: socket.socket, marked: threading.Event) -> None:
+        try:
+            while data := here.recv(65536):
+                if self.path and self.path in data.split(b"\r\n", 1)[0]:
+                    self.path = b""
+                    marked.set()
+                there.sendall(data)
+            there.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        self.server.close()
+
+
+@pytest.fixture
+def proxy(daemon: Daemon) -> Iterator[Proxy]:
+    made = Proxy(daemon.url)
+    yield made
+    made.close()
+
+
+CODE = "import sys\nprint('é1')\nprint('err', file=sys.stderr)\ndisplay('end')"
+
+
+def test_a_stream_that_is_cut_at_every_byte(proxy: Proxy, daemon: Daemon, python_box: Sandbox,
+                                           monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in the head of the answer, between events and after the last. Each time the code runs once, and the caller sees
+    every event once, in order."""
+    monkeypatch.setattr("sandal._protocol.BACKOFF_FIRST", 0.001)
+    python_box.run_code("count = 0")
+    with Sandal(daemon.key, proxy.url) as through:
+        box = through.sandboxes.get(python_box.id)
+        proxy.arm("/run_code", None)
+        want = {chunk.type for chunk in box.run_code("count += 1\n" + CODE, stream=True)}
+        whole = proxy.passed
+        assert want == {"started", "stdout", "stderr", "display", "result"} and 300 < whole < 2000
+        for cut in range(whole + 1):
+            proxy.arm("/run_code", cut)
+            stream = box.run_code("count += 1\n" + CODE, stream=True)
+            chunks = list(stream)
+            assert {chunk.type for chunk in chunks} == want and chunks[-1].type == "result", cut
+            assert [chunk.seq for chunk in chunks] == list(range(len(chunks))), cut
+            assert "".join(chunk.text for chunk in chunks if chunk.type == "stdout") == "é1\n", cut
+            end = stream.execution
+            assert end is not None and (end.results[0].text, end.stdout, end.stderr) == ("'end'", "é1\n", "err\n"), cut
+        assert proxy.cuts > whole - 100  # others may be shorter: text comes in one event or two
+    assert python_box.run_code("count").text == str(whole + 2)
+
+
+async def _cut_commands(proxy: Proxy, daemon: Daemon, box_id: str) -> int:
+    async with AsyncSandal(daemon.key, proxy.url) as through:
+        box = await through.sandboxes.get(box_id)
+        proxy.arm("/exec", None)
+        assert (await box.exec("echo a; echo b >&2")).stdout == "a\n"
+        whole = proxy.passed
+        for cut in range(0, whole, 7):
+            proxy.arm("/exec", cut)
+            got = await box.exec("echo x >> count; echo a; echo b >&2")
+            assert (got.stdout, got.stderr, got.exit_code) == ("a\n", "b\n", 0), cut
+        return len(range(0, whole, 7))
+
+
+def test_a_command_that_is_cut(proxy: Proxy, daemon: Daemon, bare_box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandal._protocol.BACKOFF_FIRST", 0.001)
+    bare_box.exec("rm -f count")
+    rounds = asyncio.run(_cut_commands(proxy, daemon, bare_box.id))
+    assert bare_box.fs.read_text("count") == "x\n" * rounds
+
+
+def test_transfers_that_are_cut(proxy: Proxy, daemon: Daemon, bare_box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sandal._protocol.BACKOFF_FIRST", 0.001)
+    data = bytes(range(256)) * 4096
+    bare_box.fs.write("cut.bin", data)
+    # Its tag is strong once it is a second old: then a read can go on.
+    wait_for(lambda: not bare_box._http.open(_get(bare_box)).headers["etag"].startswith("W/"), 10)
+    with Sandal(daemon.key, proxy.url) as through:
+        box = through.sandboxes.get(bare_box.id)
+        for cut in (0, 100, 300, 1000, 70_000, len(data)):
+            proxy.arm("/fs/file", cut)
+            assert box.fs.read("cut.bin") == data, cut
+        for cut in (0, 50):
+            proxy.arm("/fs/file", cut)
+            box.fs.write("cut2.bin", data[:1000])
+            assert bare_box.fs.read("cut2.bin") == data[:1000]
+            proxy.arm("/fs/uploads/", cut)
+            box.fs.write("cut3.bin", iter([data[:5000], data[5000:]]))
+            assert bare_box.fs.read("cut3.bin") == data
+
+
+def _get(box: Sandbox) -> Any:
+    from sandal._protocol import Request, path_of
+
+    return Request("GET", path_of("sandboxes", box.id, "fs", "file"), params={"path": "cut.bin"}, headers={"Range": "bytes=0-0"})
+
+
+def test_a_thousand_runs_at_once(daemon: Daemon, python_box: Sandbox) -> None:
+    """From one process, in four contexts; each gets its own answer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+
+    async def main() -> list[str]:
+        async with AsyncSandal(daemon.key, daemon.url) as client:
+            box = await client.sandboxes.get(python_box.id)
+            contexts = [await box.contexts.create("python") for _ in range(4)]
+            got = await asyncio.gather(*(box.run_code(f"{i} * 2", context=contexts[i % 4]) for i in range(1000)))
+            for context in contexts:
+                await context.remove()
+            return [one.text for one in got]
+
+    try:
+        assert asyncio.run(main()) == [str(i * 2) for i in range(1000)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_cancelled_task_interrupts_its_run(daemon: Daemon, python_box: Sandbox, bare_box: Sandbox) -> None:
+    async def main() -> tuple[str, str]:
+        async with AsyncSandal(daemon.key, daemon.url) as client:
+            box = await client.sandboxes.get(python_box.id)
+            begun = asyncio.Event()
+            task = asyncio.ensure_future(box.run_code("print(1, flush=True)\nimport time\ntime.sleep(60)", on_stdout=lambda _: begun.set()))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            run = (await box.runs.list())[0].run
+            await box.runs.attach(run).wait()
+            bare = await client.sandboxes.get(bare_box.id)
+            started = asyncio.Event()
+            command = asyncio.ensure_future(bare.exec("echo 1; sleep 60", on_stdout=lambda _: started.set()))
+            await started.wait()
+            log = (await bare.processes.list())[-1].info.run
+            command.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await command
+            with pytest.raises(asyncio.TimeoutError):  # a time of asyncio's own cancels, too
+                await asyncio.wait_for(asyncio.ensure_future(box.run_code("import time; time.sleep(60)")), 0.5)
+            timed = (await box.runs.list())[0].run
+            assert (await box.runs.attach(timed).wait()).status == "interrupted"
+            return (await box.runs.get(run)).status, (await bare.runs.get(log)).status
+
+    assert asyncio.run(main()) == ("interrupted", "killed")
+
+
+def test_ctrl_c_interrupts_its_run(daemon: Daemon, python_box: Sandbox) -> None:
+    """Of a program of its own, in its midst."""
+    code = f"""
+import sys
+sys.path.insert(0, {str(SDK / 'src')!r})
+from sandal import Sandal
+box = Sandal({daemon.key!r}, {daemon.url!r}).sandboxes.get({python_box.id!r})
+box.run_code("print('here', flush=True)\\nimport time\\ntime.sleep(60)", on_stdout=lambda text: print(text, flush=True))
+"""
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert program.stdout and program.stdout.readline() == "here\n"
+    run = python_box.runs.list()[0].run
+    program.send_signal(signal.SIGINT)
+    _, err = program.communicate(timeout=30)
+    assert "KeyboardInterrupt" in err and program.returncode != 0
+    assert python_box.runs.attach(run).wait().status == "interrupted"
+
+
+def test_a_gateway_that_crashes_under_a_run() -> None:
+    """The stream goes on with the next gateway, and ends with what that says of the run."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # The next gateway listens where this one did.
+    with Daemon(listen=f"127.0.0.1:{port}") as daemon, Sandal(daemon.key, daemon.url) as client, client.sandboxes.create("code-interpreter-python") as box:
+        box.run_code("x = 1")
+        stream = box.run_code("print('here', flush=True)\nimport time\ntime.sleep(60)", stream=True)
+        begun = time.monotonic()
+        for chunk in stream:
+            if chunk.type == "stdout":
+                os.kill(daemon.gateway_pid(), signal.SIGKILL)
+        end = stream.execution
+        assert end is not None and end.status == "gateway_restart" and end.error is not None and end.error.state == "kept"
+        assert time.monotonic() - begun < 40
+        box.contexts.interrupt(str(box.info.default_context))
+        assert box.run_code("x").text == "1"
