@@ -240,6 +240,12 @@ def test_a_daemon_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> No
     assert 20 < now[0] <= _protocol.RECONNECT_TIME and len(fake.requests) > 10
 
 
+def test_a_daemon_that_starts_again_is_waited_for(no_waits: list[float]) -> None:
+    starting = error(503, "starting", after=1)
+    made, fake = box(stream_of(LINES[0], CUT), httpx.ConnectError("refused"), *[starting] * 6, stream_of(*LINES[1:]))
+    assert made.run_code("x").ok and len(fake.requests) == 9 and all(wait >= 1 for wait in no_waits[2:])
+
+
 def test_a_log_that_is_gone_is_told() -> None:
     made, _ = box(stream_of(LINES[0], CUT), error(410, "run_expired"))
     with pytest.raises(ExpiredError):

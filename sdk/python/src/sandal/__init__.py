@@ -47,6 +47,7 @@ from ._models import (
     SandboxUsage,
     Snapshot,
     Template,
+    ToolResult,
     Variable,
 )
 from ._results import (
@@ -84,6 +85,6 @@ __all__ = [
     "FileEvent", "InputChunk", "Inspection", "InvalidRequestError", "Key", "NetworkLog", "NotFoundError", "NotSupportedError",
     "PermissionDeniedError", "Process", "ProcessInfo", "QueuedChunk", "RateLimitError", "Result", "ResultChunk", "RunChunk",
     "RunError", "RunStream", "Sandal", "SandalError", "Sandbox", "SandboxInfo", "SandboxMetrics", "SandboxUsage", "ServerError",
-    "Snapshot", "StartedChunk", "StderrChunk", "StdoutChunk", "Template", "TooLargeError", "TruncatedChunk", "UnavailableError",
+    "Snapshot", "StartedChunk", "StderrChunk", "StdoutChunk", "Template", "TooLargeError", "ToolResult", "TruncatedChunk", "UnavailableError",
     "UpdateChunk", "Usage", "Variable", "Watch", "__version__",
 ]

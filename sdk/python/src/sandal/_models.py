@@ -235,6 +235,20 @@ class ProcessInfo(Model):
     timed_out: bool
 
 
+class ToolResult(Model):
+    """What a tool call came to, for a model to read: text and images, as MCP has them."""
+
+    content: list[JSON]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(str(part["text"]) for part in self.content if part.get("type") == "text")
+
+    @property
+    def is_error(self) -> bool:
+        return bool(self.raw.get("isError"))
+
+
 class ExposedURL(str):
     """The address of an exposed port: text, with what else is known of it."""
 

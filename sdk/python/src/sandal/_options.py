@@ -81,6 +81,17 @@ class ExecOptions(TypedDict, total=False):
     on_event: EventCallback
 
 
+class ToolOptions(TypedDict, total=False):
+    """sandbox or session: where it runs. max_tokens: of the text of the answer. timeout: seconds that code may take.
+    images: False for an answer without pictures."""
+
+    sandbox: str
+    session: str
+    max_tokens: int
+    timeout: float
+    images: bool
+
+
 CALLBACKS = ("on_stdout", "on_stderr", "on_result", "on_error", "on_event")
 
 

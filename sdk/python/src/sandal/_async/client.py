@@ -38,7 +38,8 @@ class AsyncSandal:
                  transport: Optional[httpx.AsyncBaseTransport] = None):
         address = Address(base_url)
         self.base_url = address.text
-        headers = base_headers(address, find_key(api_key, address), __version__)
+        self.api_key = find_key(api_key, address)
+        headers = base_headers(address, self.api_key, __version__)
         self._http = AsyncTransport(address, headers, timeout, max_retries, verify, transport)
         self.sandboxes = AsyncSandboxes(self._http)
         self.snapshots = AsyncSnapshots(self._http)

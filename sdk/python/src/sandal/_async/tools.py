@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, cast
 
 from .. import _protocol
 from .._errors import SandalError
-from .._models import JSON
+from .._models import JSON, ToolResult
+from .._options import ToolOptions
 from .._protocol import Request, path_of
 from .transport import AsyncTransport
 
 if TYPE_CHECKING:
-    from typing_extensions import Literal
+    from typing_extensions import Literal, Unpack
 
     Format = Literal["anthropic", "openai", "openai-chat", "gemini", "mcp"]
 
@@ -29,22 +30,21 @@ class AsyncTools:
         answer: Any = await self._http.json(Request("GET", path_of("tools"), params={"format": format}))
         return cast("List[JSON]", answer)
 
-    async def run_tool_call(self, block: Any, *, format: Optional[Format] = None, sandbox: Optional[str] = None,
-                            session: Optional[str] = None) -> JSON:
+    async def run_tool_call(self, block: Any, *, format: Optional[Format] = None, **options: Unpack[ToolOptions]) -> JSON:
         """Takes the model's tool call as it came, an object of the vendor's SDK or a dict, and answers the block to send
-        back. An error of the code is no exception: the block tells the model of it."""
+        back. What is wrong with the code is no exception: the block tells the model of it."""
         call = _protocol.plain(block)
-        return await self._run(call, format or _protocol.format_of(call), sandbox, session)
+        return await self._run(call, format or _protocol.format_of(call), options)
 
-    async def call(self, name: str, args: Mapping[str, Any], *, sandbox: Optional[str] = None,
-                   session: Optional[str] = None) -> JSON:
-        """For any other framework: the tool's name and arguments to {content, is_error}, content as MCP has it."""
+    async def call(self, name: str, args: Mapping[str, Any], **options: Unpack[ToolOptions]) -> ToolResult:
+        """For any other framework: the tool's name and its arguments, to what the model is to read."""
         block: JSON = {"name": name, "arguments": dict(args)}
-        return await self._run(block, "mcp", sandbox, session)
+        return ToolResult(await self._run(block, "mcp", options))
 
-    async def _run(self, call: JSON, format: str, sandbox: Optional[str], session: Optional[str]) -> JSON:
-        where = sandbox or (None if session else self._sandbox)
-        if where is None and session is None:
-            raise SandalError("where to run it? name a sandbox or a session, or use sandbox.tools")
-        params: JSON = {"format": format, "sandbox": where, "session": session}
+    async def _run(self, call: JSON, format: str, options: ToolOptions) -> JSON:
+        params: JSON = {"format": format, **options}
+        if not params.get("sandbox") and not params.get("session"):
+            if self._sandbox is None:
+                raise SandalError("where to run it? name a sandbox or a session, or use sandbox.tools")
+            params["sandbox"] = self._sandbox
         return await self._http.json(Request("POST", path_of("tools", "run_code"), params=params, json_body=call), float("inf"))

@@ -39,7 +39,8 @@ class Sandal:
                  transport: Optional[httpx.BaseTransport] = None):
         address = Address(base_url)
         self.base_url = address.text
-        headers = base_headers(address, find_key(api_key, address), __version__)
+        self.api_key = find_key(api_key, address)
+        headers = base_headers(address, self.api_key, __version__)
         self._http = Transport(address, headers, timeout, max_retries, verify, transport)
         self.sandboxes = Sandboxes(self._http)
         self.snapshots = Snapshots(self._http)

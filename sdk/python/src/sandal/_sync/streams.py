@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Iterator, Callable, Generic, Optional, TypeVar, cast
 
 from .. import _protocol
-from .._errors import APIConnectionError, SandalError
+from .._errors import APIConnectionError, RateLimitError, SandalError, UnavailableError
 from .._models import JSON
 from .._protocol import Backoff, Feed, Request, path_of
 from .._results import (
@@ -116,10 +116,11 @@ class EventStream(Generic[ChunkT, EndT]):
 
     def _events(self) -> Iterator[JSON]:
         feed, backoff = self._feed, cast("Optional[Backoff]", None)
+        begun = False  # or it may have: then it is looked for until RECONNECT_TIME is over
         while not feed.done:
             response: Optional[httpx.Response] = None
             try:
-                response = self._http.open(feed.request())
+                response = self._http.open(feed.request(), retry=not begun)
                 splitter = _protocol.Lines()
                 last: Optional[JSON] = None
                 for data in _io.chunks(response):
@@ -136,15 +137,16 @@ class EventStream(Generic[ChunkT, EndT]):
                     yield last
                 elif not feed.late and response.status_code != 204:
                     raise APIConnectionError("the stream ended before its result")
-            except APIConnectionError as error:
+            except (APIConnectionError, RateLimitError, UnavailableError) as error:
                 if feed.done:
                     if (kept := feed.last) is not None:
                         yield kept
                     return
-                if not self._resume or (feed.seq < 0 and not error.sent):
+                begun = begun or feed.seq >= 0 or (isinstance(error, APIConnectionError) and error.sent)
+                if not self._resume or not begun:
                     raise
                 backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
-                seconds = backoff.wait()
+                seconds = backoff.wait(_protocol.asked_wait(error))
                 if seconds is None:
                     raise
             else:

@@ -1,0 +1,83 @@
+"""`sandal cp`: files and folders between this machine and a sandbox."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Callable, Iterator, NamedTuple, Optional
+
+from .._errors import NotFoundError
+from .._sync.sandbox import Sandbox
+
+
+class Place(NamedTuple):
+    """`SANDBOX:PATH`, or a path of this machine."""
+
+    sandbox: Optional[str]
+    path: str
+
+    @classmethod
+    def of(cls, text: str) -> Place:
+        head, colon, tail = text.partition(":")
+        if colon and head and "/" not in head and "\\" not in head and len(head) > 1:
+            return cls(head, tail or ".")
+        return cls(None, text)
+
+
+class Job(NamedTuple):
+    source: str
+    target: str
+    size: Optional[int]
+
+
+def to_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Iterator[Job]:
+    """What is to be copied; directories are made on the way."""
+    local = Path(source)
+    if is_dir(box, target) or target.endswith("/"):
+        target = f"{target.rstrip('/')}/{local.resolve().name}"
+    if not local.is_dir():
+        yield Job(source, target, local.stat().st_size)
+        return
+    if not recursive:
+        raise IsADirectoryError(f"{source} is a directory: cp -r")
+    box.fs.mkdir(target)
+    for folder, folders, files in os.walk(local):
+        inside = f"{target}/{Path(folder).relative_to(local).as_posix()}"
+        for name in sorted(folders):
+            box.fs.mkdir(f"{inside}/{name}")
+        for name in sorted(files):
+            path = Path(folder, name)
+            yield Job(str(path), f"{inside}/{name}", path.stat().st_size)
+
+
+def from_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Iterator[Job]:
+    entry = box.fs.stat(source, follow=True)
+    local = Path(target) / entry.name if Path(target).is_dir() else Path(target)
+    if not entry.is_dir:
+        yield Job(source, str(local), entry.size)
+        return
+    if not recursive:
+        raise IsADirectoryError(f"{source} is a directory: cp -r")
+    local.mkdir(parents=True, exist_ok=True)
+    for inner in box.fs.list(source, depth=64):
+        place = local / os.path.relpath(inner.path, entry.path)
+        if inner.is_dir:
+            place.mkdir(parents=True, exist_ok=True)
+        elif inner.type == "file":
+            yield Job(inner.path, str(place), inner.size)
+
+
+def is_dir(box: Sandbox, path: str) -> bool:
+    try:
+        return box.fs.stat(path, follow=True).is_dir
+    except NotFoundError as error:
+        if error.code != "not_found":
+            raise
+        return False
+
+
+def copy(box: Sandbox, job: Job, upload: bool, told: Callable[[int, Optional[int]], object]) -> None:
+    if upload:
+        box.fs.upload(job.source, job.target, on_progress=told, mode=f"{os.stat(job.source).st_mode & 0o777:04o}")
+    else:
+        box.fs.download(job.source, job.target, on_progress=told)

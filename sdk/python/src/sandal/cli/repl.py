@@ -1,0 +1,96 @@
+"""`sandal repl`: a prompt on a context, in any language of the sandbox."""
+
+from __future__ import annotations
+
+import codeop
+import getpass
+from typing import Callable, Optional
+
+from .._errors import SandalError
+from .._results import InputChunk
+from .._sync.sandbox import Context
+from .show import Shower, end_of
+
+PAIRS = {")": "(", "]": "[", "}": "{"}
+
+
+def unfinished(code: str, language: str) -> bool:
+    """Whether more lines must come: as Python's own prompt in Python, elsewhere as long as a bracket is open."""
+    if language == "python":
+        if code.lstrip().startswith(("%", "!", "?")):
+            return False
+        try:
+            return codeop.compile_command(code, symbol="exec") is None
+        except (SyntaxError, ValueError, OverflowError):
+            return False
+    depth, quote = 0, ""
+    for character in code:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'`":
+            quote = character
+        elif character in PAIRS.values():
+            depth += 1
+        elif character in PAIRS:
+            depth -= 1
+    return depth > 0
+
+
+def answer(chunk: InputChunk) -> str:
+    return getpass.getpass(chunk.prompt) if chunk.password else input(chunk.prompt)
+
+
+def repl(context: Context, shower: Shower, ask: Callable[[str], str] = input) -> None:
+    """Until the end of input."""
+    completion(context)
+    while True:
+        try:
+            code = read(context.language, ask)
+        except EOFError:
+            shower.text("\n")
+            return
+        except KeyboardInterrupt:
+            shower.text("\n")
+            continue
+        if not code.strip():
+            continue
+        try:
+            end_of(context.run_code(code, timeout=0, on_stdout=shower.text, on_stderr=shower.error_text,
+                                    on_result=shower.result, on_error=shower.error, on_input=answer))
+        except KeyboardInterrupt:
+            shower.error_text("interrupted\n")
+        except SandalError as error:
+            shower.error_text(f"sandal: {error}\n")
+
+
+def read(language: str, ask: Callable[[str], str]) -> str:
+    lines = [ask(f"{language}> ")]
+    indent = " " * (len(language) - 1) + ".. > "
+    while unfinished("\n".join(lines), language) or (language == "python" and len(lines) > 1 and lines[-1].strip()):
+        lines.append(ask(indent))
+    return "\n".join(lines)
+
+
+def completion(context: Context) -> None:
+    """Tab asks the kernel, where this Python has readline."""
+    try:
+        import readline
+    except ImportError:
+        return
+    matches: list[str] = []
+
+    def complete(text: str, state: int) -> Optional[str]:
+        if state == 0:
+            matches.clear()
+            try:
+                line, end = readline.get_line_buffer(), readline.get_endidx()
+                found = context.complete(line, end)
+                # readline replaces what is after its own last delimiter.
+                head = line[found.start:end - len(text)] if found.start <= end - len(text) else ""
+                matches.extend(m[len(head):] for m in found.matches if m.startswith(head))
+            except SandalError:
+                pass
+        return matches[state] if state < len(matches) else None
+
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")

@@ -1,0 +1,259 @@
+"""The command `sandal`, as a program of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+import pytest
+from conftest import ROOT, SDK
+from harness.daemon import ISOLATION, Daemon
+
+from sandal import Sandbox
+from sandal.cli import repl, show
+from sandal.cli.copy import Place
+
+COMMAND = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(SDK / 'src')!r}); from sandal.cli import main; main()"]
+
+
+@pytest.fixture
+def cli(daemon: Daemon, tmp_path: Path) -> Any:
+    env = {**os.environ, "SANDAL_URL": daemon.url, "SANDAL_API_KEY": str(daemon.key), "COLUMNS": "200", "TERM": "dumb"}
+
+    def call(*argv: Any, status: int = 0, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([*COMMAND, *map(str, argv)], cwd=tmp_path, env={**env, **more}, input=stdin, capture_output=True, text=True,
+                              timeout=60)
+        assert done.returncode == status, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    call.env = env  # type: ignore[attr-defined]
+    return call
+
+
+def test_run(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
+    got = cli("run", "-s", python_box.id, "-c", "import sys; print('out'); print('err', file=sys.stderr); 6 * 7")
+    assert (got.stdout, got.stderr) == ("out\n42\n", "err\n")
+    (tmp_path / "a.py").write_text("x_of_cli = 1\nprint('from a file')")
+    assert cli("run", "a.py", "-s", python_box.id).stdout == "from a file\n"
+    assert cli("run", "-", "-s", python_box.id, stdin="x_of_cli + 1").stdout == "2\n"
+    failed = cli("run", "-s", python_box.id, "-c", "1/0", status=1)
+    assert "ZeroDivisionError: division by zero" in failed.stderr and failed.stdout == ""
+    assert "timeout" in cli("run", "-s", python_box.id, "--timeout", "0.3", "-c", "while True: pass", status=124).stderr
+    told = json.loads(cli("--json", "run", "-s", python_box.id, "-c", "'é'").stdout)
+    assert told["text"] == "'é'" and told["status"] == "ok" and told["results"][0]["type"] == "text/plain" and "seq" not in told
+    assert json.loads(cli("--json", "run", "-s", python_box.id, "-c", "1/0", status=1).stdout)["error"]["name"] == "ZeroDivisionError"
+    assert "either a FILE or -c CODE" in cli("run", status=2).stderr
+    cli("run", "none.py", "-s", python_box.id, status=1)
+
+
+def test_pictures(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
+    got = cli("run", "-s", python_box.id, "--images", "pics", "-c", "import matplotlib.pyplot as plt; plt.plot([1]); plt.show()")
+    assert got.stderr == "saved pics/result.png\n" and (tmp_path / "pics/result.png").read_bytes().startswith(b"\x89PNG")
+    assert show.picture_protocol({"TERM": "xterm-kitty"}, True) == "kitty" and show.picture_protocol({"TERM_PROGRAM": "iTerm.app"}, True) == "iterm"
+    assert show.picture_protocol({"TERM": "xterm-kitty"}, False) is None and show.picture_protocol({"TERM": "xterm"}, True) is None
+    text = show.picture(b"x" * 5000, "kitty")
+    assert text.startswith("\x1b_Ga=T,f=100,m=1;") and text.count("\x1b_G") == 2 and "\x1b_Gm=0;" in text
+    assert show.picture(b"abc", "iterm") == "\x1b]1337;File=inline=1;size=3:YWJj\a\n"
+
+
+def test_a_sandbox_of_its_own(cli: Any) -> None:
+    before = {one["id"] for one in json.loads(cli("--json", "ps").stdout)}
+    assert cli("run", "-c", "'mine'").stdout == "'mine'\n"
+    assert {one["id"] for one in json.loads(cli("--json", "ps").stdout)} == before
+    kept = cli("run", "--keep", "-c", "'mine'").stderr.split()[1]
+    assert kept in cli("ps").stdout
+    cli("kill", kept)
+    assert "No sandbox" in cli("kill", kept, status=1).stderr
+
+
+def test_lives(cli: Any, python_box: Sandbox) -> None:
+    name = f"cli-{os.getpid()}"
+    made = cli("create", "base", "--name", name).stdout.strip()
+    try:
+        line = next(line for line in cli("ps").stdout.splitlines() if made in line)
+        assert name in line and "base" in line and "running" in line
+        if ISOLATION != "none":
+            cli("pause", name)
+            assert next(one for one in json.loads(cli("--json", "ps").stdout) if one["id"] == made)["state"] == "paused"
+            cli("resume", name)
+        assert "not_supported" in cli("snapshot", name, status=1).stderr
+        assert "code-interpreter-python" in cli("templates").stdout and made in cli("usage").stdout
+    finally:
+        cli("kill", name)
+
+
+def test_exec(cli: Any, bare_box: Sandbox) -> None:
+    got = cli("exec", "-e", "A=1", "-w", "/tmp", bare_box.id, "sh", "-c", "echo $A; pwd; echo err >&2; exit 3", status=3)
+    assert got.stdout.startswith("1\n") and got.stderr == "err\n"
+    assert cli("exec", "-i", bare_box.id, "--", "cat", stdin="typed\n").stdout == "typed\n"
+    assert json.loads(cli("--json", "exec", bare_box.id, "--", "echo", "hi").stdout)["stdout"] == "hi\n"
+    process = bare_box.exec("sleep 60", background=True)
+    assert "sleep 60" in cli("ps", bare_box.id).stdout
+    process.kill()
+
+
+class Terminal:
+    """A program that has a terminal."""
+
+    def __init__(self, *argv: Any, env: dict[str, str]):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execvpe(COMMAND[0], [*COMMAND, *map(str, argv)], env)
+        self.text = ""
+
+    def until(self, text: str, timeout: float = 30) -> str:
+        end = time.monotonic() + timeout
+        while text not in self.text:
+            assert time.monotonic() < end, self.text
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    self.text += os.read(self.fd, 65536).decode()
+                except OSError:  # its end
+                    break
+        assert text in self.text, self.text
+        head, _, self.text = self.text.partition(text)
+        return head
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def end(self) -> int:
+        while True:
+            try:
+                if not os.read(self.fd, 65536):
+                    break
+            except OSError:
+                break
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.mark.skipif(ISOLATION == "none", reason="isolation none has the host's terminals")
+def test_a_terminal(cli: Any, bare_box: Sandbox) -> None:
+    import fcntl
+    import struct
+    import termios
+
+    terminal = Terminal("exec", "-it", bare_box.id, "--", "sh", env={**cli.env, "COLUMNS": "", "LINES": ""})
+    terminal.until("$ ")
+    fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
+    terminal.type("while [ \"$(stty size)\" != '33 101' ]; do :; done; echo si''ze is right\r")
+    terminal.until("size is right")
+    terminal.type("sleep 60\r")
+    terminal.until("sleep 60")
+    terminal.type("\x03")  # goes to the command, not to the program
+    terminal.until("^C")
+    terminal.type("exit 7\r")
+    assert terminal.end() == 7
+
+
+def test_the_prompt(cli: Any, python_box: Sandbox) -> None:
+    terminal = Terminal("repl", "-s", python_box.id, "--language", "python", env=cli.env)
+    terminal.until("python> ")
+    terminal.type("y = 20\r")
+    terminal.until("python> ")
+    terminal.type("for i in range(2):\r    print('n', i + y)\r\r")
+    terminal.until("n 20\r\nn 21")
+    terminal.type("input('who? ')\r")
+    terminal.until("who? ", 30)
+    terminal.until("who? ")
+    terminal.type("me\r")
+    terminal.until("'me'")
+    terminal.type("1/0\r")
+    terminal.until("ZeroDivisionError: division by zero")
+    terminal.until("python> ")
+    terminal.type("import time; print('be' + 'gun'); time.sleep(60)\r")
+    terminal.until("begun")
+    terminal.type("\x03")
+    terminal.until("interrupted")
+    terminal.until("python> ")
+    terminal.type("y\r")
+    terminal.until("20")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+
+
+def test_what_the_prompt_waits_for() -> None:
+    for code, language, more in (("for i in x:", "python", True), ("x = 1", "python", False), ("f(", "python", True), ("1 +", "python", False),
+                                 ("%ls", "python", False), ("f <- function(x) {", "r", True), ("x <- '('", "r", False), ("})", "r", False)):
+        assert repl.unfinished(code, language) is more, code
+
+
+def test_cp(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "dir/sub").mkdir(parents=True)
+    (tmp_path / "dir/a.sh").write_text("#!/bin/sh\necho ran\n")
+    (tmp_path / "dir/a.sh").chmod(0o755)
+    (tmp_path / "dir/sub/b").write_bytes(b"\x00\xff")
+    cli("cp", "dir/a.sh", f"{bare_box.id}:one.sh")
+    assert bare_box.exec("./one.sh").stdout == "ran\n"
+    assert "cp -r" in cli("cp", "dir", f"{bare_box.id}:copied", status=1).stderr
+    cli("cp", "-r", "dir", f"{bare_box.id}:copied")
+    assert bare_box.fs.read("copied/sub/b") == b"\x00\xff"
+    told = json.loads(cli("--json", "cp", "-r", f"{bare_box.id}:copied", "back").stdout)
+    assert (tmp_path / "back/sub/b").read_bytes() == b"\x00\xff" and {Path(one["target"]).name for one in told} == {"a.sh", "b"}
+    cli("cp", f"{bare_box.id}:one.sh", ".")
+    assert (tmp_path / "one.sh").exists()
+    assert "SANDBOX:PATH" in cli("cp", "a", "b", status=2).stderr
+    assert "no" in cli("cp", f"{bare_box.id}:none", ".", status=1).stderr.lower()
+    assert Place.of("./a:b") == (None, "./a:b") and Place.of("sb:/x") == ("sb", "/x") and Place.of("sb:") == ("sb", ".")
+
+
+def test_logs_runs_and_attach(cli: Any, daemon: Daemon, python_box: Sandbox) -> None:
+    run = python_box.run_code("print('logged'); 1/0")
+    got = cli("logs", python_box.id)
+    assert got.stdout == "logged\n" and "ZeroDivisionError" in got.stderr
+    lines = [json.loads(line) for line in cli("--json", "logs", python_box.id, run.run).stdout.splitlines()]
+    assert [line["seq"] for line in lines] == list(range(len(lines))) and lines[-1]["type"] == "result"
+    assert run.run in cli("runs", python_box.id).stdout
+    got = cli("attach", python_box.id)
+    assert got.stdout == f"jupyter lab --gateway-url={daemon.url} --GatewayClient.auth_token={daemon.key}\n"
+    assert str(python_box.info.default_context) in got.stderr
+
+
+def test_faults_are_told_in_a_line(cli: Any) -> None:
+    for env, words in (({"SANDAL_URL": "http://127.0.0.1:1"}, "does not answer"), ({"SANDAL_URL": "nonsense"}, "begins with"),
+                       ({"SANDAL_API_KEY": "wrong"}, "unauthorized")):
+        got = cli("ps", status=1, **env)
+        assert words in got.stderr and "Traceback" not in got.stderr and got.stdout == ""
+    assert "sandal 0." in cli("--version").stdout and "JupyterLab" in cli("--help").stdout
+
+
+def test_completion(cli: Any, python_box: Sandbox) -> None:
+    assert "complete" in cli("--show-completion", "bash", status=0).stdout.lower()
+    got = cli(_SANDAL_COMPLETE="complete_bash", COMP_WORDS=f"sandal pause {python_box.id[:6]}", COMP_CWORD="2")
+    assert python_box.id in got.stdout.split()
+
+
+def test_without_its_libraries(tmp_path: Path) -> None:
+    code = f"import sys; sys.modules['typer'] = None; sys.path.insert(0, {str(SDK / 'src')!r}); from sandal.cli import main; main()"
+    done: Optional[Any] = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done is not None and done.returncode == 1 and "sandal[cli]" in done.stderr
+
+
+def test_commands_of_the_documents(cli: Any, tmp_path: Path) -> None:
+    """Those of docs/sdk-python.md, in their order; of those that need somebody at the keys the help alone."""
+    (tmp_path / "analysis.py").write_text("print('analysed')")
+    (tmp_path / "data").mkdir()
+    text = (ROOT / "docs" / "sdk-python.md").read_text()
+    lines = [line.split("#")[0].split() for line in text.splitlines() if line.startswith("    sandal ")]
+    assert len(lines) >= 10
+    for line in lines:
+        argv = [word.strip('"') for word in line[1:]]
+        if argv[0] in ("repl", "exec"):
+            cli(argv[0], "--help")
+        elif argv[0] == "logs":
+            assert "has had no run" in cli(*argv, status=1).stderr
+        elif argv[0] == "run":
+            argv = ["run", "-c", "1 + 1", "--language", "python"] if "-c" in argv else argv
+            assert cli(*argv).stdout in ("2\n", "analysed\n")
+        elif argv[0] == "pause" and ISOLATION == "none":
+            continue
+        else:
+            cli(*argv)
