@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, AsyncIterator, Optional, cast
+from typing import TYPE_CHECKING, Any, Optional, cast
 
 from .. import _protocol
 from .._config import Address
@@ -145,11 +145,3 @@ class AsyncTransport:
         finally:
             await _io.close(response)
         raise error_of(response.status_code, response.headers, body)
-
-
-async def lines(response: httpx.Response) -> AsyncIterator[bytes]:
-    """Whole lines of a body."""
-    splitter = _protocol.Lines()
-    async for data in _io.chunks(response):
-        for line in splitter.feed(data):
-            yield line

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Iterator, Optional, cast
+from typing import TYPE_CHECKING, Any, Optional, cast
 
 from .. import _protocol
 from .._config import Address
@@ -146,11 +146,3 @@ class Transport:
         finally:
             _io.close(response)
         raise error_of(response.status_code, response.headers, body)
-
-
-def lines(response: httpx.Response) -> Iterator[bytes]:
-    """Whole lines of a body."""
-    splitter = _protocol.Lines()
-    for data in _io.chunks(response):
-        for line in splitter.feed(data):
-            yield line
