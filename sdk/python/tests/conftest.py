@@ -16,7 +16,7 @@ for name in [name for name in os.environ if name.startswith("SANDAL_") and name 
         "SANDAL_BUILD", "SANDAL_TEST_ISOLATION", "SANDAL_TEST_LONG")]:
     del os.environ[name]  # the environment of who runs this is none of the client's
 
-from harness.daemon import Daemon  # noqa: E402
+from harness.daemon import Daemon, processes_left, wait_for  # noqa: E402
 
 from sandal import Sandal, Sandbox  # noqa: E402
 
@@ -24,6 +24,13 @@ from sandal import Sandal, Sandbox  # noqa: E402
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left() -> Iterator[None]:
+    """After the last daemon: no process of this run."""
+    yield
+    wait_for(lambda: not processes_left(), 30)
 
 
 @pytest.fixture(scope="session")
