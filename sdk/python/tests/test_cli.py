@@ -103,9 +103,9 @@ class Terminal:
     """A program that has a terminal."""
 
     def __init__(self, *argv: Any, env: dict[str, str]):
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.execvpe(COMMAND[0], [*COMMAND, *map(str, argv)], env)
+        self.fd, other = pty.openpty()
+        self.program = subprocess.Popen(["setsid", "--ctty", *COMMAND, *map(str, argv)], stdin=other, stdout=other, stderr=other, env=env)
+        os.close(other)
         self.text = ""
 
     def until(self, text: str, timeout: float = 30) -> str:
@@ -132,7 +132,7 @@ class Terminal:
             except OSError:
                 break
         os.close(self.fd)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.program.wait(30)
 
 
 @pytest.mark.skipif(ISOLATION == "none", reason="isolation none has the host's terminals")
@@ -150,6 +150,7 @@ def test_a_terminal(cli: Any, bare_box: Sandbox) -> None:
     terminal.until("sleep 60")
     terminal.type("\x03")  # goes to the command, not to the program
     terminal.until("^C")
+    terminal.until("$ ")  # what is typed while the shell takes the interrupt is lost
     terminal.type("exit 7\r")
     assert terminal.end() == 7
 
