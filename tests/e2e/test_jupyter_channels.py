@@ -549,3 +549,73 @@ def test_a_client_that_leaves_while_its_kernel_starts_leaves_nothing(client: Cli
                     f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         wait_for(lambda: {s["id"] for s in client.get("/v1/sandboxes")["items"]} - before, 10)
     wait_for(lambda: {s["id"] for s in client.get("/v1/sandboxes")["items"]} == before, 60)
+
+
+# What is sent raw, and what comes of it: "reply", "error" (a reply that says so) or "nothing". Most end one kernel or the other, or are never answered, when they reach it.
+DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+MATRIX = [
+    ("code alone", "execute_request", '{"code":"1"}', "reply"), ("code is null", "execute_request", '{"code":null}', "error"),
+    ("code is a number", "execute_request", '{"code":5}', "error"), ("code holds U+0000", "execute_request", '{"code":"1\\u0000"}', "error"),
+    ("a lone surrogate", "execute_request", '{"code":"\\ud800"}', "reply"), ("no code", "execute_request", "{}", "error"),
+    ("complete {}", "complete_request", "{}", "reply"),
+    ("inspect {}", "inspect_request", "{}", "reply"), ("history {}", "history_request", "{}", "reply"),
+    ("is_complete {}", "is_complete_request", "{}", "reply"), ("comm_info", "comm_info_request", "{}", "reply"),
+    ("unknown type", "no_such_request", "{}", "error"), ("comm_open, unknown target", "comm_open", '{"comm_id":"x","target_name":"nobody"}', "nothing"),
+    ("stray input_reply", "input_reply", '{"value":"x"}', "nothing"),
+]
+NO_OBJECTS = [("content is an array", "{}", "{}", "[]"), ("content is broken", "{}", "{}", '{"code":'), ("metadata is deep", "{}", DEEP, '{"code":"1"}')]
+MALFORMED = [("header is an array", "[]", "{}", "{}", "{}"), ("no msg_type", '{"msg_id":"a"}', "{}", "{}", "{}"),
+             ("broken header", '{"msg_id":', "{}", "{}", "{}"), ("parent is an array", '{"msg_id":"a","msg_type":"x"}', "[]", "{}", "{}")]
+KEEPS = {"code-interpreter-node": ("kept = 41", "kept + 1"), "code-interpreter-r": ("kept <- 41", "kept + 1")}
+
+
+@pytest.mark.parametrize("template", [TEMPLATE, *KEEPS])
+def test_crash_matrix(client: Client, template: str) -> None:  # 3.6, KQ-01 to KQ-04
+    """Over both protocols to each kernel: after each row it still answers, with its state."""
+    put, get = KEEPS.get(template, ("kept = 41", "kept + 1"))
+    with client.sandbox(template=template) as sandbox, channels(sandbox) as watch:
+        watch.execute(put)
+
+        def lives(row: str) -> None:
+            reply, published = watch.execute(get)
+            assert reply["content"]["status"] == "ok" and "42" in json.dumps([m["content"] for m in published]), row
+            watch.seen.clear()
+        for v1 in (True, False):
+            with channels(sandbox, v1=v1) as ws:
+                for row, msg_type, content, want in MATRIX:
+                    msg_id = uuid.uuid4().hex
+                    header = json.dumps({"msg_id": msg_id, "msg_type": msg_type, "session": ws.session, "username": "", "version": "5.3"})
+                    ws.raw("stdin" if msg_type == "input_reply" else "shell", header, "{}", "{}", content)
+                    if want != "nothing":
+                        status = ws.answer(msg_id)[0]["content"]["status"]
+                        # What a language makes of code is its own.
+                        assert (status == "error") == (want == "error") or (msg_type, want) == ("execute_request", "reply"), (row, status)
+                    lives(row)
+            for row, *parts in NO_OBJECTS:
+                with channels(sandbox, v1=v1) as ws:
+                    ws.raw("shell", json.dumps({"msg_id": row, "msg_type": "execute_request", "session": ws.session}), *parts)
+                    if v1:
+                        assert ws.answer(row)[0]["content"]["status"] == "error", row
+                    else:  # the frame itself is none then
+                        assert ws.closed() == 1007, row
+                    lives(row)
+            for row, *parts in MALFORMED:
+                with channels(sandbox, v1=v1) as ws:
+                    ws.raw("shell", *parts)
+                    assert ws.closed() == 1007, row
+                    lives(row)
+
+
+def test_a_client_that_never_answers_is_waited_for_and_can_be_interrupted(fresh: Sandbox) -> None:
+    """As in Jupyter: the cell waits, and who wants to go on interrupts it."""
+    with channels(fresh) as ws:
+        msg_id = ws.send("execute_request", {"code": "input()", "allow_stdin": True})
+        ws.until(lambda m: m["header"]["msg_type"] == "input_request")
+        agent = threading.Thread(target=lambda: answers.append(fresh.run("6 * 7")))
+        answers: list = []
+        agent.start()
+        wait_for(lambda: [r["status"] for r in fresh.get("/runs")["items"]] == ["queued", "waiting"])
+        fresh.post(f"/contexts/{kernel_of(fresh)}/interrupt")
+        assert ws.answer(msg_id)[0]["content"]["ename"] == "KeyboardInterrupt"
+        agent.join(30)
+        assert answers[0]["text"] == "42"

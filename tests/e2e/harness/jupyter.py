@@ -146,6 +146,14 @@ class Channels:
             self.ws.send(json.dumps({**parts, "channel": channel, "buffers": []}))
         return msg_id
 
+    def raw(self, channel: str, *parts: str) -> None:
+        """The four parts as they are, be they what they may."""
+        if self.v1:
+            self.ws.send(v1_encode(channel, [p.encode() for p in parts]))
+        else:
+            names = ("header", "parent_header", "metadata", "content")
+            self.ws.send("{" + ",".join(f'"{n}":{p}' for n, p in zip(names, parts)) + f',"channel":"{channel}"}}')
+
     def receive(self, timeout: float = 60) -> Message:
         frame = self.ws.recv(timeout)
         assert isinstance(frame, bytes) == self.v1 or not self.v1
