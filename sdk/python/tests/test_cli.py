@@ -162,11 +162,13 @@ def test_the_prompt(cli: Any, python_box: Sandbox) -> None:
     terminal.until("python> ")
     terminal.type("for i in range(2):\r    print('n', i + y)\r\r")
     terminal.until("n 20\r\nn 21")
+    terminal.until("python> ")  # what is typed before may be lost, or be read as a line of its own
     terminal.type("input('who? ')\r")
     terminal.until("who? ", 30)
     terminal.until("who? ")
     terminal.type("me\r")
     terminal.until("'me'")
+    terminal.until("python> ")
     terminal.type("1/0\r")
     terminal.until("ZeroDivisionError: division by zero")
     terminal.until("python> ")
@@ -177,6 +179,7 @@ def test_the_prompt(cli: Any, python_box: Sandbox) -> None:
     terminal.until("python> ")
     terminal.type("y\r")
     terminal.until("20")
+    terminal.until("python> ")
     terminal.type("\x04")
     assert terminal.end() == 0
 
