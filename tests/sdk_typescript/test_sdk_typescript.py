@@ -198,14 +198,6 @@ def pauses(environment: dict[str, str]) -> bool:
     return status == 200
 
 
-def has_tools(environment: dict[str, str]) -> bool:
-    client = Client(environment["SANDAL_URL"], environment["SANDAL_API_KEY"])
-    status = client.call("GET", "/v1/tools", params={"format": "mcp"}).status_code
-    client.close()
-    assert status in (200, 501)
-    return status == 200
-
-
 def snippets(path: Path) -> list[str]:
     return re.findall(r"^```ts\n(.*?)^```", path.read_text(), re.M | re.S)
 
@@ -218,8 +210,6 @@ def test_snippets(project: Path, environment: dict[str, str], document: str) -> 
     assert blocks
     imports: dict[str, None] = {}
     bodies = []
-    if not has_tools(environment):
-        blocks = [block for block in blocks if "sandal.tools" not in block]
     for block in blocks:
         lines = block.split("\n")
         imports.update({line: None for line in lines if line.startswith("import ")})

@@ -4,13 +4,6 @@ import { client, failure, sandbox } from "./help.mjs";
 
 const sandal = client();
 const sb = await sandbox();
-const skip = await sandal.tools.definitions("mcp").then(
-  () => false,
-  (error) => {
-    if (error.code !== "not_supported") throw error;
-    return error.message;
-  },
-);
 const CODE = { code: "print('out')\n6 * 7" };
 
 /** A call of each vendor's, and what of the answer the model reads. */
@@ -37,7 +30,7 @@ const CALLS = {
   ],
 };
 
-test("definitions are lists for a request's tools", { skip }, async () => {
+test("definitions are lists for a request's tools", async () => {
   for (const format of [...Object.keys(CALLS), "mcp"]) {
     const list = await sandal.tools.definitions(format);
     assert.ok(Array.isArray(list) && list.length > 0, format);
@@ -46,7 +39,7 @@ test("definitions are lists for a request's tools", { skip }, async () => {
 });
 
 for (const [format, [call, read, answer]] of Object.entries(CALLS)) {
-  test(`a call of ${format} is known by its shape and answered in its own`, { skip }, async () => {
+  test(`a call of ${format} is known by its shape and answered in its own`, async () => {
     const block = await sandal.tools.runToolCall(call(CODE), { sandbox: sb });
     const [kind, id, text] = read(block);
     assert.deepEqual([kind, id], answer);
@@ -57,7 +50,7 @@ for (const [format, [call, read, answer]] of Object.entries(CALLS)) {
   });
 }
 
-test("calls of one client are one conversation", { skip }, async () => {
+test("calls of one client are one conversation", async () => {
   assert.equal((await sandal.tools.call("run_code", { code: "x = 41" })).isError ?? false, false);
   const { content } = await sandal.tools.call("run_code", { code: "x + 1" });
   assert.ok(content.some((part) => part.type === "text" && part.text.includes("42")));
@@ -66,7 +59,7 @@ test("calls of one client are one conversation", { skip }, async () => {
   for (const made of await sandal.sandboxes.list()) if ("tools.session" in made.metadata) await made.kill();
 });
 
-test("a picture is one, unless it is not wanted", { skip }, async () => {
+test("a picture is one, unless it is not wanted", async () => {
   const plot = { code: "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()" };
   const { content } = await sandal.tools.call("run_code", plot, { sandbox: sb });
   assert.equal(content.find((part) => part.type === "image").mimeType, "image/png");
