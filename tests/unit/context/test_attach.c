@@ -245,11 +245,12 @@ static void run_that_is_refused_is_answered(void **state)
     config->client_queue_bytes = usual_bytes;
     /* An agent's run is not kept out by them. */
     const kg_run_opts_t opts = rig_opts("6 * 7");
-    assert_non_null(rig_run(rig, sbx, &opts));
+    kg_run_t *run = rig_run(rig, sbx, &opts);
     /* An idle of ours does not hide that a cell runs. */
     assert_true(heard(&c, "iopub status much idle\niopub status runs busy\n"));
     /* The kernel is killed with all that waits. */
     drop(rig, sbx);
+    json_decref(rig_end(rig, run, 5000));
     assert_int_equal(c.replies, queue_max + 4);
     assert_true(heard(&c, "shell execute_reply waits0 aborted\n"));
     assert_true(heard(&c, "shell execute_reply runs error\n"));
