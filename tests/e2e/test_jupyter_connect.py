@@ -162,8 +162,9 @@ def test_cf_01_busy_kernel_answers_info_and_completes_afterwards(sandbox: Sandbo
 def test_cf_01_interrupt_by_message(sandbox: Sandbox) -> None:
     with Peer(connect(sandbox)["file"]) as peer:
         peer("ready")
-        cell = peer("send", msg_type="execute_request", content={"code": "while True: pass"})
-        peer.until(lambda m: m["header"]["msg_type"] == "execute_input")
+        # It says when it runs: an interrupt in ipykernel's own code before that ends the run without its reply.
+        cell = peer("send", msg_type="execute_request", content={"code": "print('on its way', flush=True)\nwhile True: pass"})
+        peer.until(lambda m: m["content"].get("text", "").startswith("on its way"))
         assert peer.ask("interrupt_request", {}, "control")["content"]["status"] == "ok"
         reply = peer.until(lambda m: m["parent_header"].get("msg_id") == cell, "shell")
         assert reply["content"]["status"] == "error" and reply["content"]["ename"] == "KeyboardInterrupt"
