@@ -97,13 +97,19 @@ static void flush_log(kg_run_t *run)
 }
 
 /* 0 = now. Each flush is a write and wakes every client, while the kernel wants the processor: what
- * a short cell gives goes out in one. What a process prints may be a terminal's echo. */
-static uint64_t flush_in(const kg_run_t *run, uint64_t now)
+ * a short cell gives goes out in one, and that it has started may wait for its first output. What a
+ * process prints may be a terminal's echo. */
+static uint64_t flush_in(kg_run_t *run, uint64_t now)
 {
     if (!run->log || run->is_command || !kg_run_log_may_wait(run->log)) {
         return 0;
     }
-    uint64_t due = run->dirty_ns + KG_RUN_WAIT_NS;
+    bool only_starts = kg_run_log_only_starts(run->log);
+    if (run->only_starts && !only_starts) {
+        run->dirty_ns = now;
+    }
+    run->only_starts = only_starts;
+    uint64_t due = run->dirty_ns + (only_starts ? KG_RUN_START_WAIT_NS : KG_RUN_WAIT_NS);
     return due > now ? due - now : 0;
 }
 
@@ -154,6 +160,7 @@ void kg_run_log_dirty(void *user, kg_run_log_t *log)
     (void)log;
     if (!run->dirty && !run->core->destroying) {
         run->dirty = true;
+        run->only_starts = false;
         run->dirty_ns = kg_now_ns();
         run->dirty_next = run->core->dirty;
         run->core->dirty = run;

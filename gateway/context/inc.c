@@ -271,6 +271,9 @@ static void on_message(void *user, kg_channel_t channel, const kg_jmsg_t *msg, v
     if (run->client && channel != KG_CHANNEL_IOPUB) {
         kg_run_client_message(run, channel, msg);
     }
+    if (channel == KG_CHANNEL_SHELL) {
+        kg_run_sample_usage(run);
+    }
     if (!prepared_take) {
         kg_log(KG_LOG_ERROR, "run.output_lost", "run=%s error=%d", run->id, ENOMEM);
         return;

@@ -148,7 +148,8 @@ struct kg_run {
     bool published; /* and the log has told it */
     bool expired;
     bool dirty;
-    uint64_t dirty_ns; /* since when */
+    bool only_starts;  /* what waits tells no more than that */
+    uint64_t dirty_ns; /* since when it is dirty */
     kg_run_t *dirty_next;
 
     /* what was asked for, until it has ended */
@@ -177,10 +178,11 @@ struct kg_run {
     kg_cause_t cause;
     bool started;          /* the code was sent */
     bool leaving;          /* exit() was called: its end waits for the process's */
+    bool sampled;          /* cpu_end_ns and peak_memory are known */
     bool again;            /* one more interrupt before the kill */
     kg_buf_t input_header; /* of the input_request that waits, or empty */
     uint64_t created_ns, started_ns;
-    uint64_t cpu_start_ns;
+    uint64_t cpu_start_ns, cpu_end_ns, peak_memory;
     uint64_t oom_before;   /* kg_box_oom_kills when it started */
     kg_run_t *prev, *next; /* of the sandbox, oldest first */
     UT_hash_handle hh;     /* all of the core */
@@ -207,6 +209,7 @@ void kg_run_process_ended(kg_run_t *run, const kg_kernel_exit_t *exit);
 /* Ends a run by its cause alone, whatever the kernel does: for queued ones, and when a kill is not
  * told. */
 void kg_run_end_now(kg_run_t *run, bool lost);
+void kg_run_sample_usage(kg_run_t *run); /* of what has replied, while its end is on the way */
 /* Its code went to the kernel: it has started. */
 void kg_run_sent(kg_run_t *run);
 /* It never started because its kernel didn't. */

@@ -29,6 +29,9 @@
 
 #define KG_RUN_WAIT_BYTES 16384U         /* less than this of new output may wait for more, */
 #define KG_RUN_WAIT_NS UINT64_C(5000000) /* this long */
+/* And so long, where it says no more than that the run has started: longer than a short cell takes,
+ * which is over by then. */
+#define KG_RUN_START_WAIT_NS UINT64_C(25000000)
 
 #define KG_RUN_BUDGET_SANDBOX (UINT64_C(64) << 20) /* default, finished logs of one sandbox */
 #define KG_RUN_BUDGET_DAEMON (UINT64_C(1) << 30)   /* default, all finished logs */

@@ -340,6 +340,11 @@ bool kg_run_log_may_wait(const kg_run_log_t *log)
            kg_log_end_off(log) - log->published < KG_RUN_WAIT_BYTES;
 }
 
+bool kg_run_log_only_starts(const kg_run_log_t *log)
+{
+    return !log->tells;
+}
+
 static void write_out(kg_run_log_t *log)
 {
     kg_log_seal(log);
@@ -362,7 +367,7 @@ void kg_run_log_save_start(kg_run_log_t *log)
 int kg_run_log_flush(kg_run_log_t *log)
 {
     int told = 0;
-    log->dirty = log->asks = false;
+    log->dirty = log->asks = log->tells = false;
     if (log->expired) {
         return 0;
     }

@@ -116,6 +116,8 @@ int kg_run_log_flush(kg_run_log_t *log);
 /* Whether what was appended since the last flush may wait a moment for more, to be written and sent
  * with it: it is less than KG_RUN_WAIT_BYTES, and neither the end nor a question to the client. */
 bool kg_run_log_may_wait(const kg_run_log_t *log);
+/* Whether that is `queued` or `started` alone. */
+bool kg_run_log_only_starts(const kg_run_log_t *log);
 /* Writes what waits, when `queued` or `started` is among it: that there is a run is to survive the
  * gateway from that moment on. Readers see it with the flush. */
 void kg_run_log_save_start(kg_run_log_t *log);

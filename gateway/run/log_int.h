@@ -150,6 +150,7 @@ struct kg_run_log {
     bool ended;    /* `result` was appended */
     bool asks;     /* `input_request` was, since the last flush */
     bool starts;   /* `queued` or `started` was, and is not written yet */
+    bool tells;    /* anything else was, since the last flush */
     bool late_cut; /* something was cut after it */
     bool news;     /* the watchers were not called yet */
     bool retried;

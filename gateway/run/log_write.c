@@ -672,7 +672,9 @@ int kg_log_append(kg_run_log_t *log, const kg_log_event_t *event)
     if (rc == 0) {
         log->ended = log->ended || e.type == KG_EVENT_RESULT;
         log->asks = log->asks || e.type == KG_EVENT_INPUT;
-        log->starts = log->starts || e.type == KG_EVENT_QUEUED || e.type == KG_EVENT_STARTED;
+        bool start = e.type == KG_EVENT_QUEUED || e.type == KG_EVENT_STARTED;
+        log->starts = log->starts || start;
+        log->tells = log->tells || !(start || e.type == KG_EVENT_META);
         kg_log_mark_dirty(log);
     }
     return rc;

@@ -109,6 +109,24 @@ static void only_a_little_may_wait(void **state)
     rt_end(&t);
 }
 
+static void a_start_alone_is_told_from_output(void **state)
+{
+    (void)state;
+    run_test_t t;
+    rt_begin(&t);
+    rt_open(&t);
+    assert_int_equal(kg_mapper_started(t.mapper, 1), 0);
+    assert_true(kg_run_log_only_starts(t.log));
+    assert_true(kg_run_log_may_wait(t.log));
+    rt_stream(&t, "stdout", "a");
+    assert_false(kg_run_log_only_starts(t.log));
+    assert_int_equal(kg_run_log_flush(t.log), 0);
+    assert_true(kg_run_log_only_starts(t.log));
+    rt_stream(&t, "stdout", "b"); /* could be joined to what was written */
+    assert_false(kg_run_log_only_starts(t.log));
+    rt_end(&t);
+}
+
 static void questions_and_the_end_do_not_wait(void **state)
 {
     (void)state;
@@ -774,6 +792,7 @@ int main(void)
         cmocka_unit_test(create_alone_makes_no_file),
         cmocka_unit_test(flush_publishes_and_calls_watchers),
         cmocka_unit_test(only_a_little_may_wait),
+        cmocka_unit_test(a_start_alone_is_told_from_output),
         cmocka_unit_test(questions_and_the_end_do_not_wait),
         cmocka_unit_test(a_start_is_written_before_it_is_shown),
         cmocka_unit_test(watchers_may_unwatch_all),
