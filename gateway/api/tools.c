@@ -313,7 +313,12 @@ static void run_in(work_t *w, kg_sandbox_t *sandbox)
     int rc = kg_run_new(sandbox, &opts, &run, NULL, &err);
     (void)kg_format(w->sandbox, sizeof w->sandbox, "%s", kg_sandbox_id(sandbox));
     if (rc < 0 && is_models(&err)) {
-        answer_problem(w, err.message);
+        char text[sizeof err.message + sizeof err.hint + 2];
+        /* Other hints are of routes, which a model does not have. */
+        bool hints = err.code == KG_ERR_LANGUAGE_NOT_FOUND && err.hint[0];
+        (void)kg_format(text, sizeof text, "%s%s%s", err.message, hints ? ". " : "",
+                        hints ? err.hint : "");
+        answer_problem(w, text);
         return;
     }
     rc = rc < 0 ? rc : kg_follower_init(&w->follower, run, log_moved, w);

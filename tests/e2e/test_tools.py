@@ -121,7 +121,7 @@ def test_model_is_told_of_its_mistakes(tools: Tools, sandbox: Sandbox) -> None:
     before = len(sandbox.get("/runs?limit=1000")["items"])
     for fmt in FORMATS:
         for arguments, part in (({}, "code is missing"), ({"code": 5}, "must be a string"), ("{\"code\": \"pri", "not JSON"),
-                                ({"code": "1", "timeout": "soon"}, "timeout"), ({"code": "1", "language": "klingon"}, "klingon"),
+                                ({"code": "1", "timeout": "soon"}, "timeout"), ({"code": "1", "language": "klingon"}, '"klingon". There is: '),
                                 ({"code": "1", "context": "nowhere"}, "nowhere")):
             answer = tools.post(fmt, block(fmt, arguments))
             assert answer.status_code == 200, answer.text
