@@ -619,3 +619,30 @@ def test_a_client_that_never_answers_is_waited_for_and_can_be_interrupted(fresh:
         assert ws.answer(msg_id)[0]["content"]["ename"] == "KeyboardInterrupt"
         agent.join(30)
         assert answers[0]["text"] == "42"
+
+
+def test_debugger_passes_through(fresh: Sandbox) -> None:
+    with channels(fresh) as ws:
+        if "debugger" not in ws.ask("kernel_info_request")[0]["content"].get("supported_features", []):
+            pytest.skip("this template's kernel has no debugger")
+
+        def debug(seq: int, command: str, **arguments: object) -> Message:
+            content = {"type": "request", "seq": seq, "command": command, "arguments": arguments}
+            return ws.ask("debug_request", content, "control")[0]["content"]
+        assert debug(1, "debugInfo")["body"]["isStarted"] is False
+        assert debug(2, "initialize", clientID="test", adapterID="", linesStartAt1=True, columnsStartAt1=True, pathFormat="path")["success"]
+        ws.send("debug_request", {"type": "request", "seq": 3, "command": "attach", "arguments": {"justMyCode": False}}, "control")
+        event = ws.until(lambda m: m["header"]["msg_type"] == "debug_event" and m["content"]["event"] == "initialized")
+        assert event["channel"] == "iopub"
+
+
+def test_subshells_are_made_listed_and_ended(sandbox: Sandbox) -> None:
+    with channels(sandbox) as ws:
+        if "kernel subshells" not in ws.ask("kernel_info_request")[0]["content"].get("supported_features", []):
+            assert ws.ask("create_subshell_request", {}, "control")[0]["content"]["ename"] == "not_supported"
+            return
+        made = ws.ask("create_subshell_request", {}, "control")[0]["content"]["subshell_id"]
+        assert made in ws.ask("list_subshell_request", {}, "control")[0]["content"]["subshell_id"]
+        assert ws.ask("delete_subshell_request", {"subshell_id": made}, "control")[0]["content"]["status"] == "ok"
+        assert made not in ws.ask("list_subshell_request", {}, "control")[0]["content"]["subshell_id"]
+        assert ws.ask("delete_subshell_request", {"subshell_id": made}, "control")[0]["content"]["status"] == "error"
