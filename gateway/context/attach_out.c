@@ -194,8 +194,8 @@ const char *kg_bridge_state(const kg_context_t *context)
         return kg_context_running(context) ? "busy" : "idle";
     case KG_CTX_DEAD:
         return "dead";
-    case KG_CTX_ENDING:
-        return "restarting";
+    case KG_CTX_ENDING: /* restarting is told once, when it has ended: see attach.c */
+        return context->gone ? "dead" : "starting";
     case KG_CTX_DOWN:
     case KG_CTX_STARTING:
         break;

@@ -353,13 +353,34 @@ def test_restart_is_for_keys_that_may_restart_over_rest(fresh: Sandbox, client: 
     client.delete(f"/v1/keys/{key['id']}")
 
 
+def told(ws: Channels) -> list[str]:
+    return [m["content"]["execution_state"] for m in ws.seen if m["header"]["msg_type"] == "status"]
+
+
+def leave_unanswered(ws: Channels) -> None:
+    """A cell that does not end, and a question that waits for it."""
+    ws.send("execute_request", {"code": "import time; print('up', flush=True); time.sleep(600)"})
+    ws.until(lambda m: m["header"]["msg_type"] == "stream")
+    ws.send("complete_request", {"code": "x", "cursor_pos": 1})
+
+
+def test_the_end_of_a_kernel_is_no_restart(client: Client) -> None:
+    kernel = client.post("/api/kernels", {"name": TEMPLATE}, expect=201)["id"]
+    with Channels(client, kernel) as ws:
+        leave_unanswered(ws)
+        client.delete(f"/api/kernels/{kernel}")
+        assert ws.closed() == 1000
+        assert "restarting" not in (seen := told(ws)) and seen[-1] == "dead", seen
+
+
 def test_a_restart_over_rest_is_no_death_to_who_asked_for_it(fresh: Sandbox, client: Client) -> None:
     """JupyterLab tells its user of a kernel that died where it sees `restarting`."""
     def states(ws: Channels) -> list[str]:
         ws.execute("1")
-        return [m["content"]["execution_state"] for m in ws.seen if m["header"]["msg_type"] == "status"]
+        return told(ws)
     key = client.post("/v1/keys", {"scopes": [f"attach:{fresh.id}"]}, expect=201)
     with channels(fresh) as mine, channels(fresh, headers=Client(client.url, key["key"]).headers()) as others:
+        leave_unanswered(mine)
         client.post(f"/api/kernels/{kernel_of(fresh)}/restart")
         assert "restarting" not in (seen := states(mine)) and "starting" in seen
         assert "restarting" in states(others)
