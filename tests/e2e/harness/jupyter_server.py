@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import socket
@@ -15,8 +16,9 @@ from typing import Any
 from .daemon import ROOT, clean_environment, wait_for
 from .jupyter import Jupyter
 
-VENV = ROOT / "build" / "venv-jupyter"
-PROGRAMS = {"current": VENV / "bin" / "jupyter-server", "debian": Path("/usr/bin/jupyter-server")}
+TOOLS = Path(os.environ.get("SANDAL_TEST_TOOLS", ROOT / "build"))  # of the tree itself, where this is a copy
+VENV = TOOLS / "venv-jupyter"
+PROGRAMS = {"lab": VENV / "bin" / "jupyter-lab", "current": VENV / "bin" / "jupyter-server", "debian": Path("/usr/bin/jupyter-server")}
 
 
 def why_not(which: str) -> str:
