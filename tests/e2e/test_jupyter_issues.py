@@ -112,9 +112,9 @@ def test_jupyter_server_1506_sockets_come_and_go(client: Client, daemon: Daemon,
         before = descriptors()
         for i in range(200):
             if i == 100:
-                # Ends by the interrupt alone.
-                running = ws.send("execute_request", {"code": "import time\nwhile True: time.sleep(0.05)"})
-                ws.until(lambda m: m["header"]["msg_type"] == "execute_input" and m["parent_header"]["msg_id"] == running)
+                # Ends by the interrupt alone, which is to find the cell, not ipykernel's own code before it.
+                running = ws.send("execute_request", {"code": "import time\nprint('runs')\nwhile True: time.sleep(0.05)"})
+                ws.until(lambda m: m["header"]["msg_type"] == "stream" and m["parent_header"]["msg_id"] == running)
             with Channels(client, kernel_of(sandbox), v1=i % 2 == 0) as other:
                 other.send("kernel_info_request")
         jupyter.call("POST", f"/api/kernels/{kernel_of(sandbox)}/interrupt", 204)
