@@ -16,11 +16,6 @@ async function open({ url }) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, locale: "en-US" });
     page = await context.newPage();
     page.setDefaultTimeout(PATIENCE);
-    // Chromium breaks requests off when an interface comes or goes on the machine, as with each sandbox: this program makes them for it.
-    await page.route("**/*", async (route) => {
-        const response = await route.fetch({ timeout: PATIENCE }).catch(() => null);
-        await (response ? route.fulfill({ response }) : route.abort()).catch(() => {}); // the page may be gone
-    });
     await page.goto(url);
     await page.locator(".jp-LauncherCard").first().waitFor();
 }
