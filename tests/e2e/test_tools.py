@@ -13,6 +13,7 @@ import httpx
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import ROOT, TEMPLATE, Daemon
+from harness.pages import snippets
 
 FORMATS = ["anthropic", "openai", "openai-chat", "gemini", "mcp"]
 PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()"
@@ -216,8 +217,8 @@ def test_over_the_websocket(client: Client, sandbox: Sandbox) -> None:
 
 
 def test_snippets_of_the_page_run(client: Client) -> None:
-    page = (ROOT / "docs/tools.md").read_text()
-    python, shell = (re.findall(rf"^```{kind}\n(.*?)^```", page, re.M | re.S) for kind in ("python", "sh"))
+    page = ROOT / "docs/tools.md"
+    python, shell = snippets(page, "python"), snippets(page, "sh")
     assert len(python) == len(shell) == 1
     names: dict[str, Any] = {"URL": client.url, "KEY": client.key}
     exec(python[0], names)
@@ -225,7 +226,7 @@ def test_snippets_of_the_page_run(client: Client) -> None:
     done = subprocess.run(["sh", "-ec", shell[0]], env={**os.environ, "URL": client.url, "KEY": client.key or ""}, capture_output=True,
                           text=True, timeout=60)
     assert json.loads(done.stdout) == {"role": "tool", "tool_call_id": "call_1", "content": "42"}, done.stderr
-    for name in re.findall(r"`(\w+\.py)`", page):
+    for name in re.findall(r"`(\w+\.py)`", page.read_text()):
         assert (ROOT / "examples/agents" / name).is_file()
     for item in client.get("/v1/sandboxes?metadata.tools.session=talk-1")["items"]:
         client.delete(f"/v1/sandboxes/{item['id']}")

@@ -19,6 +19,7 @@ import pytest
 from conftest import ROOT, RUNTIMES, SDK, TOOLS, Suites, any_node, check, platform
 from harness.client import Client
 from harness.daemon import Daemon, clean_environment
+from harness.pages import snippets
 
 KB = 1000
 
@@ -198,15 +199,11 @@ def pauses(environment: dict[str, str]) -> bool:
     return status == 200
 
 
-def snippets(path: Path) -> list[str]:
-    return re.findall(r"^```ts\n(.*?)^```", path.read_text(), re.M | re.S)
-
-
-@pytest.mark.parametrize("document", ["docs/sdk-typescript.md", "sdk/typescript/README.md"])
+@pytest.mark.parametrize("document", ["docs/quick-start.md", "docs/sdk-typescript.md", "sdk/typescript/README.md"])
 def test_snippets(project: Path, environment: dict[str, str], document: str) -> None:
     """A document's snippets, in order, are one program: each goes on where the one before stopped."""
     path = SDK / "README.md" if document.startswith("sdk") else ROOT / document
-    blocks = snippets(path)
+    blocks = snippets(path, "ts")
     assert blocks
     imports: dict[str, None] = {}
     bodies = []
@@ -219,7 +216,8 @@ def test_snippets(project: Path, environment: dict[str, str], document: str) -> 
         "{\n" + re.sub(r"^const (sandal|sb|context) = ", r"\1 = ", body, flags=re.M) + "\n}\n" for body in bodies)
     if not pauses(environment):
         program = program.replace("await sb.pause();", "")
-    run_program(project, environment, program + "\nawait sb.kill();\n", f"snippets-{path.stem}")
+    end = "" if "await sb.kill();" in program else "\nawait sb.kill();\n"
+    run_program(project, environment, program + end, f"snippets-{path.stem}")
 
 
 def test_overhead(project: Path, environment: dict[str, str]) -> None:
