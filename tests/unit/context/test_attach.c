@@ -40,7 +40,7 @@ static void messages_wait_for_a_kernel_up_to_a_bound(void **state)
     open_client(&c, main_context(sbx));
     assert_int_equal(kg_context_reset(main_context(sbx), on_context, rig, &err), 0);
     kg_attach_greet(c.attach);
-    assert_true(heard(&c, "iopub status - restarting\n"));
+    assert_true(heard(&c, "iopub status - starting\n"));
     for (unsigned i = 0; i < KG_FORWARDS_WAIT_MAX + 1; i++) {
         say(&c, KG_CHANNEL_SHELL, "is_complete_request", i == 0 ? "first" : "rest",
             "{\"code\":\"1\"}");
