@@ -352,7 +352,7 @@ const kg_option_t kg_options[] = {
           100000,
           "Cells of Jupyter clients waiting in one context"),
     BYTES(
-        "jupyter.queue_bytes", jupyter.queue_bytes, "32MiB", 64 * KIB, GIB, "Their code together"),
+        "jupyter.queue_bytes", jupyter.queue_bytes, "32MiB", 64 * KIB, GIB, "All of them together"),
     COUNT("jupyter.sessions",
           jupyter.sessions,
           "1000",

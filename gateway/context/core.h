@@ -48,7 +48,7 @@ typedef struct kg_core_config {
     unsigned drain_grace_ms;   /* what running code gets when the daemon stops */
     unsigned queue_max;        /* runs waiting in one context, beside */
     unsigned client_queue_max; /* those of attached clients: a notebook sends all its cells, */
-    size_t client_queue_bytes; /* with code of so many bytes together */
+    size_t client_queue_bytes; /* with code, and what came with it, of so many bytes together */
     unsigned sandboxes_max;    /* in the daemon */
     unsigned contexts_max;     /* in one sandbox */
     unsigned processes_max;    /* commands at once in one sandbox */

@@ -344,7 +344,7 @@ struct kg_context {
     kg_job_t *current;
     unsigned queued_runs;
     unsigned queued_clients; /* of them, which attached clients asked for, */
-    size_t queued_bytes;     /* and their code */
+    size_t queued_bytes;     /* and their code, headers, metadata, user_expressions */
     kg_displays_t *displays;
     kg_kernel_memo_t
         *memo;          /* the kernel of an earlier gateway, until it is known whether it lives */

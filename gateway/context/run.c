@@ -308,6 +308,13 @@ choose_context(kg_sandbox_t *sandbox, const kg_run_opts_t *opts, kg_context_t **
     return rc;
 }
 
+/* 0: no client's. Else all of it that is kept while it waits and whose size its client chose. */
+static size_t client_bytes(const kg_run_opts_t *opts)
+{
+    const kg_run_client_opts_t *c = opts->client;
+    return c ? 1 + opts->code.len + c->header.len + c->user_expressions.len + c->metadata.len : 0;
+}
+
 static int check_context(const kg_context_t *context, const kg_run_opts_t *opts, kg_err_t *err)
 {
     kg_core_t *core = context->core;
@@ -319,7 +326,8 @@ static int check_context(const kg_context_t *context, const kg_run_opts_t *opts,
     unsigned waiting =
         client ? context->queued_clients : context->queued_runs - context->queued_clients;
     if (waiting < (client ? core->config.client_queue_max : core->config.queue_max) &&
-        (!client || context->queued_bytes + opts->code.len < core->config.client_queue_bytes)) {
+        (!client ||
+         context->queued_bytes + client_bytes(opts) <= core->config.client_queue_bytes)) {
         return 0;
     }
     core->stats.queue_full++;
@@ -503,7 +511,6 @@ static void enter(kg_run_t *run, const char *id, kg_context_t *context, kg_job_t
     run->job = job_take;
     job_take->kind = KG_JOB_RUN;
     job_take->run = run;
-    job_take->client = run->client ? run->code.len + 1 : 0;
     kg_run_ref_(run); /* the queue's */
     run->core->stats.runs_created++;
     if (ahead) {
@@ -526,6 +533,7 @@ static int make(kg_context_t *context, const kg_run_opts_t *opts, kg_run_t **ret
         kg_run_unref_(&run);
         return kg_oom(err);
     }
+    job->client = client_bytes(opts);
     enter(run, id, context, job);
     kg_core_refill(context->core, false);
     *ret_run = run;

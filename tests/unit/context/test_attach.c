@@ -237,11 +237,17 @@ static void run_that_is_refused_is_answered(void **state)
         heard(&c, "iopub status much busy\niopub error much -\nshell execute_reply much error\n"));
     /* Of bytes, likewise. */
     config->client_queue_max = usual;
-    config->client_queue_bytes = main_context(sbx)->queued_bytes + 3;
-    say(&c, KG_CHANNEL_SHELL, "execute_request", "long", "{\"code\":\"123\"}");
-    assert_true(heard(&c, "shell execute_reply long error\n"));
-    say(&c, KG_CHANNEL_SHELL, "execute_request", "short", "{\"code\":\"12\"}");
-    assert_int_equal(c.replies, 2);
+    size_t before = main_context(sbx)->queued_bytes;
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "aa", "{\"code\":\"12\"}");
+    size_t each = main_context(sbx)->queued_bytes - before;
+    config->client_queue_bytes = main_context(sbx)->queued_bytes + each;
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "bb", "{\"code\":\"123\"}");
+    assert_true(heard(&c, "shell execute_reply bb error\n"));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "cc",
+        "{\"code\":\"12\",\"user_expressions\":{\"a\":\"1\"}}");
+    assert_true(heard(&c, "shell execute_reply cc error\n"));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "dd", "{\"code\":\"12\"}");
+    assert_int_equal(c.replies, 3);
     config->client_queue_bytes = usual_bytes;
     /* An agent's run is not kept out by them. */
     const kg_run_opts_t opts = rig_opts("6 * 7");
@@ -251,7 +257,7 @@ static void run_that_is_refused_is_answered(void **state)
     /* The kernel is killed with all that waits. */
     drop(rig, sbx);
     json_decref(rig_end(rig, run, 5000));
-    assert_int_equal(c.replies, queue_max + 4);
+    assert_int_equal(c.replies, queue_max + 6);
     assert_true(heard(&c, "shell execute_reply waits0 aborted\n"));
     assert_true(heard(&c, "shell execute_reply runs error\n"));
     close_client(&c);
