@@ -284,10 +284,11 @@ int kg_channels_accept(kg_jupyter_t *jupyter,
                        kg_upgrade_reply_t *reply,
                        kg_err_t *err)
 {
-    static const kg_attach_sink_t sink = {.on_message = on_message,
-                                          .may_shutdown = may_shutdown,
-                                          .on_shutdown = on_shutdown,
-                                          .on_end = on_end};
+    const kg_attach_sink_t sink = {.who = kernel->key,
+                                   .on_message = on_message,
+                                   .may_shutdown = may_shutdown,
+                                   .on_shutdown = on_shutdown,
+                                   .on_end = on_end};
     kg_channels_t *c = calloc(1, sizeof *c);
     if (!c) {
         return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "No memory for this socket.");

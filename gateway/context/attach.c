@@ -34,6 +34,8 @@ int kg_attach_open(kg_context_t *context,
     }
     a->context = context;
     a->sink = *sink;
+    a->sink.who = NULL; /* of the caller's, and copied: */
+    (void)kg_format(a->who, sizeof(a->who), "%s", sink->who ? sink->who : "");
     a->user = user;
     a->serial = ++context->bridge->serial;
     DL_APPEND(context->bridge->attaches, a);

@@ -28,6 +28,9 @@ typedef enum kg_attach_part {
 /* Members are needed. None of them may close an attach from inside. */
 typedef struct kg_attach_sink {
     kg_attach_part_t part;
+    /* In whose name it asks: a request that is sent again is known only under the same. Copied, cut
+     * at KG_ID_MAX; NULL: "". */
+    const char *who;
     /* Of the kernel, or of the gateway in its voice; the parts are strict JSON in UTF-8. Borrowed
      * for the call. */
     void (*on_message)(void *user, const kg_ws_msg_t *msg);

@@ -47,6 +47,7 @@ struct kg_attach {
     kg_context_t *context; /* NULL: it was told the end */
     kg_attach_sink_t sink;
     void *user;
+    char who[KG_ID_MAX];
     uint64_t serial; /* of its context */
     kg_away_t *away; /* what it misses is kept */
     bool expects_restart;

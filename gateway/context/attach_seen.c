@@ -20,10 +20,15 @@ struct kg_seen {
     UT_hash_handle hh;
 };
 
-static void key_of(const kg_client_msg_t *msg, unsigned char ret[KEY_LEN])
+/* Not of what is public alone: all at the kernel see sessions and msg_ids, and can foretell many.
+ * One that sent another's would get its reply, or have its next cell passed over. */
+static void
+key_of(const kg_attach_t *attach, const kg_client_msg_t *msg, unsigned char ret[KEY_LEN])
 {
     crypto_generichash_state state;
     (void)crypto_generichash_init(&state, NULL, 0, KEY_LEN);
+    (void)crypto_generichash_update(&state, (const unsigned char *)attach->who,
+                                    strlen(attach->who) + 1);
     (void)crypto_generichash_update(&state, (const unsigned char *)msg->session,
                                     strlen(msg->session) + 1);
     (void)crypto_generichash_update(&state, (const unsigned char *)msg->msg_id,
@@ -58,7 +63,7 @@ void kg_seen_note(const kg_attach_t *attach, const kg_client_msg_t *msg, const k
     if (HASH_COUNT(bridge->seen) >= KG_SEEN_MAX) {
         forget_oldest(bridge);
     }
-    key_of(msg, seen->key);
+    key_of(attach, msg, seen->key);
     seen->attach = attach->serial;
     (void)kg_format(seen->run, sizeof(seen->run), "%s", run ? run->id : "");
     HASH_ADD(hh, bridge->seen, key, KEY_LEN, seen);
@@ -88,7 +93,7 @@ bool kg_seen_before(kg_attach_t *attach, const kg_client_msg_t *msg)
     unsigned char key[KEY_LEN];
     kg_seen_t *seen = NULL;
     kg_run_t *run = NULL;
-    key_of(msg, key);
+    key_of(attach, msg, key);
     HASH_FIND(hh, attach->context->bridge->seen, key, KEY_LEN, seen);
     if (!seen) {
         return false;

@@ -91,11 +91,12 @@ static int make_room(kg_connection_t *c, kg_err_t *err)
 
 static kg_peer_t *new_peer(kg_connection_t *c, kg_slice_t identity, kg_err_t *err)
 {
-    static const kg_attach_sink_t sink = {.part = KG_ATTACH_ASKS,
-                                          .on_message = kg_peer_asks,
-                                          .may_shutdown = may_shutdown,
-                                          .on_shutdown = on_shutdown,
-                                          .on_end = on_end};
+    const kg_attach_sink_t sink = {.part = KG_ATTACH_ASKS,
+                                   .who = c->id,
+                                   .on_message = kg_peer_asks,
+                                   .may_shutdown = may_shutdown,
+                                   .on_shutdown = on_shutdown,
+                                   .on_end = on_end};
     if (make_room(c, err)) {
         return NULL;
     }

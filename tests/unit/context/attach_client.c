@@ -50,11 +50,18 @@ const kg_attach_sink_t client_sink = {.on_message = on_message,
                                       .on_shutdown = on_shutdown,
                                       .on_end = on_end};
 
-void open_client(client_t *c, kg_context_t *context)
+void open_client_of(client_t *c, kg_context_t *context, const char *who)
 {
     kg_err_t err = {0};
+    kg_attach_sink_t sink = client_sink;
+    sink.who = who;
     *c = (client_t){0};
-    assert_int_equal(kg_attach_open(context, &client_sink, c, &c->attach, &err), 0);
+    assert_int_equal(kg_attach_open(context, &sink, c, &c->attach, &err), 0);
+}
+
+void open_client(client_t *c, kg_context_t *context)
+{
+    open_client_of(c, context, NULL);
 }
 
 void close_client(client_t *c)

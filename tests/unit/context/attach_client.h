@@ -17,6 +17,7 @@ typedef struct client {
 extern const kg_attach_sink_t client_sink;
 
 void open_client(client_t *c, kg_context_t *context);
+void open_client_of(client_t *c, kg_context_t *context, const char *who);
 void close_client(client_t *c);
 void say_with(client_t *c,
               kg_channel_t channel,

@@ -263,6 +263,33 @@ static void run_that_is_refused_is_answered(void **state)
     close_client(&c);
 }
 
+/* All at a kernel see what sessions and msg_ids the others have. */
+static void request_of_another_is_not_taken_over(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t c;
+    client_t other;
+    open_client_of(&c, main_context(sbx), "key-1");
+    open_client_of(&other, main_context(sbx), "key-2");
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "asks",
+        "{\"code\":\"x = input()\",\"allow_stdin\":true}");
+    say(&other, KG_CHANNEL_SHELL, "execute_request", "asks", "{\"code\":\"y = 1\"}");
+    say(&other, KG_CHANNEL_SHELL, "execute_request", "next", "{\"code\":\"y = 2\"}");
+    await(rig, &c, 1);
+    assert_true(heard(&c, "stdin input_request asks -\n"));
+    say(&c, KG_CHANNEL_STDIN, "input_reply", "answers", "{\"value\":\"hers\"}");
+    await(rig, &c, 2);
+    await(rig, &other, 2);
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "next", "{\"code\":\"y = 3\"}");
+    await(rig, &c, 3);
+    assert_false(heard(&other, "stdin "));
+    rig_expect(rig, sbx, "x, y", "ok", "('hers', 3)");
+    close_client(&c);
+    close_client(&other);
+    drop(rig, sbx);
+}
+
 static bool nothing_is_asked(void *arg)
 {
     const kg_context_t *context = arg;
@@ -361,6 +388,7 @@ int main(void)
         cmocka_unit_test(output_of_a_message_is_no_runs),
         cmocka_unit_test(run_that_is_refused_is_answered),
         cmocka_unit_test(request_that_is_sent_again_is_carried_out_once),
+        cmocka_unit_test(request_of_another_is_not_taken_over),
         cmocka_unit_test(shutdown_is_the_callers),
         cmocka_unit_test(client_that_left_hears_nothing),
         cmocka_unit_test(input_of_a_client_that_left_ends),
