@@ -327,11 +327,13 @@ static int write_some(kg_ws_t *ws)
         return write_raw(ws, ping, sizeof(ping)) < 0 ? -1 : 1;
     }
     if (queued(ws) > 0 && !ws->src_mid) {
-        size_t n = queued_piece(ws, &ws->msg_off);
+        size_t msg_off = 0;
+        size_t n = queued_piece(ws, &msg_off);
         if (write_raw(ws, ws->out.data + ws->out_off, n) < 0) {
             return -1;
         }
         ws->out_off += n;
+        ws->msg_off = msg_off; /* not before: what a dead socket did not take is unsent */
         ws->gone += n;
         compact(ws);
         return 1;
