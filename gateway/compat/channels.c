@@ -260,7 +260,7 @@ static void replace(const kg_channels_t *fresh)
 {
     kg_channels_t *c = NULL;
     DL_FOREACH (fresh->jupyter->channels, c) {
-        if (c != fresh && fresh->session[0] && strcmp(c->session, fresh->session) == 0 &&
+        if (c != fresh && c->ws && fresh->session[0] && strcmp(c->session, fresh->session) == 0 &&
             strcmp(c->key, fresh->key) == 0 && strcmp(c->context, fresh->context) == 0) {
             keep(c);
             kg_attach_leave(&c->attach);
