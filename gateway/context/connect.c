@@ -353,27 +353,14 @@ void kg_connections_end_of_key(kg_core_t *core, const char *key_id)
     }
 }
 
-typedef struct key_walk {
-    const char *id;
-    uint64_t now_ns;
-} key_walk_t;
-
-static int is_valid(void *user, const kg_key_t *key)
-{
-    const key_walk_t *walk = user;
-    return strcmp(walk->id, key->id) == 0 &&
-           (key->expires_ns == 0 || key->expires_ns > walk->now_ns);
-}
-
 void kg_connections_tick(kg_core_t *core)
 {
     kg_connection_t *c = NULL;
     kg_connection_t *next = NULL;
     DL_FOREACH_SAFE (core->connections, c, next) {
-        key_walk_t walk = {c->key_id, kg_wall_ns()};
         /* Keyless loopback has no key that could end. */
         if (kg_id_valid("key", c->key_id) &&
-            kg_store_key_each(core->store, is_valid, &walk, NULL) == 0) {
+            kg_store_key_lives(core->store, c->key_id, kg_wall_ns(), NULL) == 0) {
             connection_free(c);
         }
     }
