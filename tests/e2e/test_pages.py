@@ -10,28 +10,29 @@ from pathlib import Path
 
 import pytest
 from harness.client import Client
-from harness.daemon import ROOT, clean_environment
+from harness.daemon import BUILD, ROOT, Daemon, clean_environment
 from harness.pages import agrees, blocks, snippets
 
 DOCS = ROOT / "docs"
 MARK = "-- the next block --"
 
 
-def run_shell(parts: list[str], client: Client, folder: Path) -> list[str]:
+def run_shell(parts: list[str], daemon: Daemon, folder: Path) -> list[str]:
     """Blocks as one program; what each printed."""
     program = f"\necho '{MARK}'\n".join(parts)
     done = subprocess.run(["sh", "-eu", "-c", program], cwd=folder, capture_output=True, text=True, timeout=120,
-                          env={**clean_environment(), "SANDAL_URL": client.url, "SANDAL_API_KEY": client.key or ""})
+                          env={**clean_environment(), "SANDAL_URL": daemon.url, "SANDAL_API_KEY": daemon.key or "",
+                               "SANDAL_STATE_DIR": str(daemon.state), "PATH": f"{BUILD.resolve()}:{os.environ['PATH']}"})
     assert done.returncode == 0, done.stdout + done.stderr
     return [part.strip("\n") for part in done.stdout.split(MARK + "\n")]
 
 
-@pytest.mark.parametrize("name", ["quick-start", "concepts"])
-def test_shell_snippets(name: str, client: Client, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["quick-start", "concepts", "operations"])
+def test_shell_snippets(name: str, daemon: Daemon, tmp_path: Path) -> None:
     page = blocks(DOCS / f"{name}.md")
-    start = [] if name == "quick-start" else snippets(DOCS / "quick-start.md", "sh")[:1]  # where `api` is made
+    start = [] if name != "concepts" else snippets(DOCS / "quick-start.md", "sh")[:1]  # where `api` is made
     shell = [i for i, (kind, _, _) in enumerate(page) if kind == "sh"]
-    said = run_shell([*start, *(page[i][1] for i in shell)], client, tmp_path)[len(start):]
+    said = run_shell([*start, *(page[i][1] for i in shell)], daemon, tmp_path)[len(start):]
     shown = [page[i + 1][1] if page[i + 1: i + 2] and page[i + 1][0] == "text" else "" for i in shell]
     assert len([text for text in shown if text]) == len([kind for kind, _, _ in page if kind == "text"])
     for i, want, have in zip(shell, shown, said):
@@ -68,7 +69,6 @@ def host_lines() -> list[tuple[str, str]]:
 
 def test_host_snippets_name_what_is_there() -> None:
     """They set machines up, which other stages do (demo, release, the SDKs'); here: programs of the tree exist, and sandald knows their options."""
-    sandald = str(Path(os.environ.get("SANDAL_BUILD", ROOT / "build")) / "sandald")
     lines = host_lines()
     assert lines
     for page, line in lines:
@@ -78,5 +78,32 @@ def test_host_snippets_name_what_is_there() -> None:
                 assert (ROOT / re.sub(r"\[.*", "", word.strip("'"))).exists(), f"{page}: {line}"
         if words and Path(words[0]).name == "sandald":
             command = " ".join(words[1:3]) if words[1] in ("keys", "template") else words[1]
-            said = subprocess.run([sandald, *command.split(), "--help"], capture_output=True, text=True, check=True).stdout
+            said = subprocess.run([BUILD / "sandald", *command.split(), "--help"], capture_output=True, text=True, check=True).stdout
             assert not [word for word in words if word.startswith("--") and word.split("=")[0] not in said], f"{page}: {line}"
+
+
+def test_configuration_files_are_valid(tmp_path: Path) -> None:
+    found = [text for page in DOCS.glob("*.md") for text in snippets(page, "json config")]
+    assert found
+    for text in found:
+        file = tmp_path / "sandal.json"
+        file.write_text(text)
+        done = subprocess.run([BUILD / "sandald", "check-config", "--state-dir", str(tmp_path / "state"), "--config", str(file)],
+                              env=clean_environment(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def test_operations_name_each_metric(client: Client) -> None:
+    given = set(re.findall(r"^# TYPE (\S+)", client.call("GET", "/metrics").text, re.M))
+    pages = "".join((DOCS / f"{name}.md").read_text() for name in ("operations", "pools"))
+    named = set(re.findall(r"\bsandal_[a-z_]+", pages))
+    assert not given - named
+    assert all(name.startswith("sandal_pool_") for name in named - given)  # there where pools are
+
+
+@pytest.mark.parametrize("name", ["concepts", "operations", "security"])
+def test_keys_of_the_configuration_are_there(name: str) -> None:
+    known = set(re.findall(r"^\*([a-z_.]+)\* \(", (DOCS / "man/sandald-config.5.scd").read_text(), re.M))
+    groups = {key.split(".")[0] for key in known if "." in key}
+    named = set(re.findall(r"`([a-z_]+\.[a-z_]+)`", (DOCS / f"{name}.md").read_text()))
+    assert not {key for key in named if key.split(".")[0] in groups} - known - {"volumes.img"}  # a file
