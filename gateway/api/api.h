@@ -51,7 +51,8 @@ void kg_api_count_error(kg_api_t *api, kg_err_code_t code);
 /* Documents of the table. New reference / text appended. */
 json_t *kg_openapi_json(void);
 int kg_openapi_yaml(kg_buf_t *out);
-int kg_docs_html(kg_buf_t *out);
+int kg_docs_html(kg_buf_t *out);          /* the reference as a page without scripts */
+int kg_reference_markdown(kg_buf_t *out); /* the same for docs/api.md */
 int kg_errors_markdown(kg_buf_t *out);
 /* Any JSON tree as YAML 1.2 that YAML 1.1 readers take alike. -EIO for what is not JSON. */
 int kg_yaml_dump(json_t *value, kg_buf_t *out);

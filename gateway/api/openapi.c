@@ -1,5 +1,4 @@
-/* gateway/api: OpenAPI 3.1, the page of operations and the list of errors, all made from their
- * tables. */
+/* gateway/api: OpenAPI 3.1 and the list of errors, made from their tables. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -287,61 +286,6 @@ int kg_openapi_yaml(kg_buf_t *out)
 }
 
 /* --- Pages ---------------------------------------------------------------------------------- */
-
-/* Texts of our own tables: only these four need care. */
-static int put_html(kg_buf_t *out, const char *text)
-{
-    int rc = 0;
-    for (const char *p = text; rc == 0 && *p; p++) {
-        rc = *p == '<'   ? kg_buf_append_cstr(out, "&lt;")
-             : *p == '>' ? kg_buf_append_cstr(out, "&gt;")
-             : *p == '&' ? kg_buf_append_cstr(out, "&amp;")
-             : *p == '"' ? kg_buf_append_cstr(out, "&quot;")
-                         : kg_buf_append_char(out, *p);
-    }
-    return rc;
-}
-
-static int put_fields(kg_buf_t *out, const kg_field_t *fields)
-{
-    int rc = 0;
-    for (const kg_field_t *f = fields; rc == 0 && f && f->name; f++) {
-        rc = kg_buf_printf(out, "<dt><code>%s</code>%s</dt><dd>", f->name, f->required ? " *" : "");
-        rc = rc ? rc : put_html(out, f->doc);
-        rc = rc ? rc : kg_buf_append_cstr(out, "</dd>\n");
-    }
-    return rc;
-}
-
-int kg_docs_html(kg_buf_t *out)
-{
-    size_t count;
-    const kg_op_t *ops = kg_ops(&count);
-    int rc = kg_buf_append_cstr(
-        out,
-        "<!doctype html>\n<html lang=\"en\"><head><meta "
-        "charset=\"utf-8\"><title>Sandal</title>\n<style>"
-        "body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}"
-        "summary{cursor:pointer}dl{margin-left:2rem}code{font-family:ui-monospace,monospace}</"
-        "style></head><body>\n"
-        "<h1>Sandal " SANDAL_VERSION
-        "</h1>\n<p>Every operation is an HTTP request and, by its name, a frame "
-        "<code>{\"id\":…,\"op\":NAME,…}</code> on the WebSocket at <code>/v1/ws</code>. The whole "
-        "description is "
-        "<a href=\"/v1/openapi.yaml\">/v1/openapi.yaml</a>.</p>\n");
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        if (ops[i].flags & KG_OP_MISSING) {
-            continue;
-        }
-        rc = kg_buf_printf(out, "<details><summary><code>%s %s</code> <b>%s</b>: ", ops[i].method,
-                           ops[i].path, ops[i].name);
-        rc = rc ? rc : put_html(out, ops[i].doc);
-        rc = rc ? rc : kg_buf_append_cstr(out, "</summary>\n<dl>\n");
-        rc = rc ? rc : put_fields(out, ops[i].fields);
-        rc = rc ? rc : kg_buf_append_cstr(out, "</dl></details>\n");
-    }
-    return rc ? rc : kg_buf_append_cstr(out, "</body></html>\n");
-}
 
 int kg_errors_markdown(kg_buf_t *out)
 {

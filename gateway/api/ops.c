@@ -176,8 +176,8 @@ static const kg_op_t ops[] = {
      kg_do_metrics},
     {"openapi", "GET", "/v1/openapi.yaml", "This description", NULL, NONE, PAGE, "application/yaml",
      kg_do_openapi},
-    {"docs", "GET", "/docs", "A page that lists the operations", NULL, NONE, PAGE, "text/html",
-     kg_do_docs},
+    {"docs", "GET", "/docs", "The reference of operations and objects as a page", NULL, NONE, PAGE,
+     "text/html", kg_do_docs},
 };
 
 const kg_op_t *kg_ops(size_t *ret_count)

@@ -1,22 +1,15 @@
-/* gateway/api: the objects of answers, for OpenAPI. One row a member, in a small notation:
- *   string integer number boolean object any time    types; time is RFC 3339 in UTC
- *   Name [Name] {string}                              another schema, a list of it, an object of
- * strings a|b|c =word                                       one of these words, exactly this word
- *   a trailing ? allows null, a trailing ~ means that the member may be absent. */
+/* gateway/api: the objects of answers, for OpenAPI and the reference. One row a member, in a small
+ * notation: string integer number boolean object any time    types; time is RFC 3339 in UTC Name
+ * [Name] {string}                              another schema, a list of it, an object of strings
+ * a|b|c =word                                       one of these words, exactly this word a
+ * trailing ? allows null, a trailing ~ means that the member may be absent. */
 #include "gateway/api/schemas.h"
 
 #include <string.h>
 
 #include "gateway/base/mem.h"
 
-typedef struct row {
-    const char *schema; /* NULL = as the row before */
-    const char *name;
-    const char *type;
-    const char *doc;
-} row_t;
-
-static const row_t rows[] = {
+static const kg_schema_row_t rows[] = {
     {"Sandbox", "id", "string", "sbx-…"},
     {NULL, "name", "string?", "Unique per owner"},
     {NULL, "template", "string", ""},
@@ -349,6 +342,18 @@ static const char *const events[] = {"QueuedEvent",    "StartedEvent", "TextEven
                                      "UpdateEvent",    "ClearEvent",   "InputEvent", "ErrorEvent",
                                      "TruncatedEvent", "ResultEvent"};
 
+const kg_schema_row_t *kg_schema_rows(size_t *ret_count)
+{
+    *ret_count = KG_ARRAY_LEN(rows);
+    return rows;
+}
+
+const char *const *kg_schema_events(size_t *ret_count)
+{
+    *ret_count = KG_ARRAY_LEN(events);
+    return events;
+}
+
 json_t *kg_schema_ref(const char *name)
 {
     return json_pack("{s:o}", "$ref", json_sprintf("#/components/schemas/%s", name));
@@ -398,7 +403,7 @@ static json_t *bare_type(const char *type, size_t len)
     return kg_schema_ref(name);
 }
 
-static json_t *member_json(const row_t *row, bool *ret_optional)
+static json_t *member_json(const kg_schema_row_t *row, bool *ret_optional)
 {
     size_t len = strlen(row->type);
     *ret_optional = row->type[len - 1] == '~';

@@ -18,7 +18,9 @@ typedef struct doc {
     int (*make)(kg_buf_t *out);
 } doc_t;
 
-static const doc_t docs[] = {{"openapi.yaml", kg_openapi_yaml}, {"errors.md", kg_errors_markdown}};
+static const doc_t docs[] = {{"openapi.yaml", kg_openapi_yaml},
+                             {"errors.md", kg_errors_markdown},
+                             {"api.md", kg_reference_markdown}};
 
 static char *read_file(const char *folder, const char *name)
 {
@@ -134,14 +136,75 @@ static void yaml_quotes_what_could_be_read_otherwise(void **state)
     }
 }
 
-static void docs_page_lists_operations(void **state)
+static size_t times(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) {
+        n++;
+    }
+    return n;
+}
+
+static void docs_page_has_operations_objects_and_errors(void **state)
 {
     (void)state;
     kg_buf_t out = {0};
     assert_int_equal(kg_docs_html(&out), 0);
-    assert_non_null(strstr(out.data, "/v1/sandboxes/{sandbox}/run_code"));
+    assert_non_null(strstr(out.data, "<code>POST /v1/sandboxes/{sandbox}/run_code</code>"));
+    assert_non_null(strstr(out.data, "<code>limits.memory_mib</code>"));
+    assert_non_null(strstr(out.data, "<h3 id=\"object-execution\">Object: Execution</h3>"));
+    assert_non_null(strstr(out.data, "<code>run_expired</code></td><td>410"));
     assert_null(strstr(out.data, "/v1/snapshots"));
-    assert_null(strstr(out.data, "<script"));
+    kg_buf_fini(&out);
+}
+
+/* It is opened with nothing but the daemon at hand, and beside pages that are not ours. */
+static void docs_page_brings_nothing_from_elsewhere(void **state)
+{
+    static const char *const strangers[] = {"<script", " src=", "http://", "https://", "@import"};
+    (void)state;
+    kg_buf_t out = {0};
+    assert_int_equal(kg_docs_html(&out), 0);
+    for (size_t i = 0; i < KG_ARRAY_LEN(strangers); i++) {
+        assert_null(strstr(out.data, strangers[i]));
+    }
+    kg_buf_fini(&out);
+}
+
+static void docs_page_links_lead_to_one_place_each(void **state)
+{
+    (void)state;
+    kg_buf_t out = {0};
+    assert_int_equal(kg_docs_html(&out), 0);
+    size_t links = 0;
+    for (const char *at = strstr(out.data, "href=\"#"); at; at = strstr(at + 1, "href=\"#")) {
+        char id[80];
+        const char *name = at + strlen("href=\"#");
+        snprintf(id, sizeof id, "id=\"%.*s\"", (int)strcspn(name, "\""), name);
+        if (times(out.data, id) != 1) {
+            fail_msg("%s is there %zu times", id, times(out.data, id));
+        }
+        links++;
+    }
+    assert_true(links > 100);
+    kg_buf_fini(&out);
+}
+
+static void docs_page_closes_what_it_opens(void **state)
+{
+    static const char *const tags[] = {"table", "tr", "td", "th", "p", "code", "a", "h2", "h3"};
+    (void)state;
+    kg_buf_t out = {0};
+    assert_int_equal(kg_docs_html(&out), 0);
+    for (size_t i = 0; i < KG_ARRAY_LEN(tags); i++) {
+        char bare[16];
+        char named[16];
+        char closed[16];
+        snprintf(bare, sizeof bare, "<%s>", tags[i]);
+        snprintf(named, sizeof named, "<%s ", tags[i]);
+        snprintf(closed, sizeof closed, "</%s>", tags[i]);
+        assert_int_equal(times(out.data, bare) + times(out.data, named), times(out.data, closed));
+    }
     kg_buf_fini(&out);
 }
 
@@ -175,7 +238,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(openapi_names_every_operation),
         cmocka_unit_test(openapi_refs_are_there),
         cmocka_unit_test(yaml_quotes_what_could_be_read_otherwise),
-        cmocka_unit_test(docs_page_lists_operations),
+        cmocka_unit_test(docs_page_has_operations_objects_and_errors),
+        cmocka_unit_test(docs_page_brings_nothing_from_elsewhere),
+        cmocka_unit_test(docs_page_links_lead_to_one_place_each),
+        cmocka_unit_test(docs_page_closes_what_it_opens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
