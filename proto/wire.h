@@ -5,6 +5,7 @@
 #define KG_PROTO_WIRE_H
 
 #include "gateway/base/err.h"
+#include "gateway/base/hold.h"
 #include "proto/json_scan.h"
 
 #define KG_WIRE_FRAMES_MAX 1024
@@ -64,6 +65,7 @@ typedef struct kg_jmsg {
                   looked at, and those that are not too deep themselves be copied */
     const kg_slice_t *buffers;
     size_t buffer_count;
+    kg_hold_t hold; /* of the frames, where who received them says so; zeroed by the parser */
 } kg_jmsg_t;
 /* split + verify + check of all four JSON parts. err text tells what was wrong. -EBADMSG, -EACCES
  * (signature), -E2BIG. Content of any depth is let through: a run must not hang for want of a reply

@@ -138,28 +138,43 @@ static int put_member(kg_buf_t *out, const char *before, kg_slice_t value)
     return rc < 0 ? rc : kg_buf_append_slice(out, value);
 }
 
-static int put_object(kg_buf_t *out, const kg_ws_msg_t *msg)
+static int put_before(kg_buf_t *out, const kg_ws_msg_t *msg)
+{
+    static const char *const before[] = {"{\"header\":", ",\"parent_header\":", ",\"metadata\":"};
+    int rc = 0;
+    for (size_t i = 0; i < KG_ARRAY_LEN(before) && rc == 0; i++) {
+        rc = put_member(out, before[i], msg->parts[i]);
+    }
+    return rc < 0 ? rc : kg_buf_append_cstr(out, ",\"content\":");
+}
+
+static int put_behind(kg_buf_t *out, const kg_ws_msg_t *msg)
 {
     static const char *const names[] = {"msg_id", "msg_type"};
-    static const char *const before[] = {
-        "{\"header\":", ",\"parent_header\":", ",\"metadata\":", ",\"content\":"};
     kg_json_value_t v[KG_ARRAY_LEN(names)];
     kg_json_get_many((kg_json_value_t){KG_JSON_OBJECT, msg->parts[0]}, names, v,
                      KG_ARRAY_LEN(names));
     if (v[0].type != KG_JSON_STRING || v[1].type != KG_JSON_STRING) {
         return -EBADMSG;
     }
-    int rc = 0;
-    for (size_t i = 0; i < KG_WS_PARTS && rc == 0; i++) {
-        rc = put_member(out, before[i], msg->parts[i]);
-    }
-    rc = rc < 0
-             ? rc
-             : kg_buf_printf(out, ",\"channel\":\"%s\",\"msg_id\":", kg_channel_name(msg->channel));
+    int rc = kg_buf_printf(out, ",\"channel\":\"%s\",\"msg_id\":", kg_channel_name(msg->channel));
     rc = rc < 0 ? rc : kg_buf_append_slice(out, v[0].raw);
     rc = rc < 0 ? rc : put_member(out, ",\"msg_type\":", v[1].raw);
     /* Behind a table the buffers are the list. */
     return rc < 0 ? rc : kg_buf_append_cstr(out, msg->buffer_count > 0 ? "}" : ",\"buffers\":[]}");
+}
+
+static int put_object(kg_buf_t *out, const kg_ws_msg_t *msg)
+{
+    int rc = put_before(out, msg);
+    rc = rc < 0 ? rc : kg_buf_append_slice(out, msg->parts[KG_WS_PARTS - 1]);
+    return rc < 0 ? rc : put_behind(out, msg);
+}
+
+int kg_ws_legacy_around(const kg_ws_msg_t *msg, kg_buf_t *before, kg_buf_t *behind)
+{
+    int rc = put_before(before, msg);
+    return rc < 0 ? rc : put_behind(behind, msg);
 }
 
 /* The table's place, the object, then the buffers, each noted in the table. */

@@ -20,6 +20,8 @@ int kg_ws_legacy_decode(kg_slice_t frame,
                         kg_ws_msg_t *ret_msg,
                         kg_err_t *err);
 
+/* Of a message without buffers: what stands before its content and behind it. -EBADMSG as below. */
+int kg_ws_legacy_around(const kg_ws_msg_t *msg, kg_buf_t *before, kg_buf_t *behind);
 /* Appends the frame: text where msg has no buffers, binary else. The parts are clean JSON objects
  * (kg_ws_clean_part) and stay as they are; msg_id and msg_type of the header are repeated beside
  * it, where some clients look for them. -EBADMSG: the header has none; -E2BIG: over

@@ -15,6 +15,8 @@ typedef struct kg_ws_msg {
     kg_slice_t parts[KG_WS_PARTS]; /* JSON text */
     const kg_slice_t *buffers;
     size_t buffer_count;
+    kg_hold_t hold;         /* keeps the buffers, and */
+    bool held[KG_WS_PARTS]; /* of the parts these */
 } kg_ws_msg_t;
 
 /* -ENOENT: no such channel. */

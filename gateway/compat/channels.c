@@ -114,24 +114,108 @@ static void on_key_gone(void *user)
 
 /* ---- to the client ---- */
 
-static int send_frame(void *user, const kg_ws_msg_t *msg)
+/* All that is long in it is kept by others for as long as it is wanted. */
+static bool is_held(const kg_ws_msg_t *msg)
 {
-    kg_channels_t *c = user;
+    bool any = false;
+    for (size_t i = 0; i < KG_WS_PARTS; i++) {
+        bool is_long = msg->parts[i].len >= KG_EDGE_HELD_MIN;
+        if (is_long && !msg->held[i]) {
+            return false;
+        }
+        any |= is_long;
+    }
+    for (size_t i = 0; i < msg->buffer_count && !any; i++) {
+        any = msg->buffers[i].len >= KG_EDGE_HELD_MIN;
+    }
+    return any && msg->hold.owner;
+}
+
+/* rc: what sending so many bytes has said. */
+static int counted(const kg_channels_t *c, int rc, size_t bytes)
+{
+    if (rc == 0) {
+        kg_server_count(c->jupyter->server, 0, bytes);
+    }
+    return rc;
+}
+
+static int send_pieces(
+    const kg_channels_t *c, bool binary, const kg_slice_t *pieces, size_t count, const kg_hold_t *h)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        bytes += pieces[i].len;
+    }
+    return counted(c, kg_ws_send_held(c->ws, binary, pieces, count, h), bytes);
+}
+
+_Static_assert(sizeof(uint64_t) * (KG_WS_BUFFERS_MAX + KG_WS_PARTS + 4) < KG_EDGE_HELD_MIN,
+               "a prefix is so short that it is copied");
+
+/* A prefix, and the kernel's frames as they came. */
+static int send_v1_held(const kg_channels_t *c, const kg_ws_msg_t *msg)
+{
+    KG_AUTO_BUF kg_buf_t prefix = {0};
+    kg_slice_t pieces[1 + KG_WS_PARTS + KG_WS_BUFFERS_MAX];
+    int rc = kg_ws_v1_prefix(msg, &prefix);
+    if (rc < 0) {
+        return rc;
+    }
+    size_t n = 0;
+    pieces[n++] = kg_buf_slice(&prefix);
+    for (size_t i = 0; i < KG_WS_PARTS; i++) {
+        pieces[n++] = msg->parts[i];
+    }
+    for (size_t i = 0; i < msg->buffer_count; i++) {
+        pieces[n++] = msg->buffers[i];
+    }
+    return send_pieces(c, true, pieces, n, &msg->hold);
+}
+
+/* The content between what is around it. */
+static int send_legacy_held(const kg_channels_t *c, const kg_ws_msg_t *msg)
+{
+    KG_AUTO_BUF kg_buf_t before = {0};
+    KG_AUTO_BUF kg_buf_t behind = {0};
+    int rc = kg_ws_legacy_around(msg, &before, &behind);
+    if (rc < 0) {
+        return rc;
+    }
+    if (before.len >= KG_EDGE_HELD_MIN || behind.len >= KG_EDGE_HELD_MIN) {
+        return -EAGAIN; /* these are nobody's */
+    }
+    const kg_slice_t pieces[] = {kg_buf_slice(&before), msg->parts[KG_WS_PARTS - 1],
+                                 kg_buf_slice(&behind)};
+    return send_pieces(c, false, pieces, KG_ARRAY_LEN(pieces), &msg->hold);
+}
+
+static int send_copy(const kg_channels_t *c, const kg_ws_msg_t *msg)
+{
     KG_AUTO_BUF kg_buf_t frame = {0};
     bool binary = c->v1 || msg->buffer_count > 0;
     int rc = c->v1 ? kg_ws_v1_encode(msg, &frame) : kg_ws_legacy_encode(msg, &frame);
-    if (rc == -EBADMSG || rc == -E2BIG) {
-        return 0; /* what no client could read */
-    }
     if (rc < 0) {
         return rc;
     }
     rc = binary ? kg_ws_send_binary(c->ws, kg_buf_slice(&frame))
                 : kg_ws_send(c->ws, kg_buf_slice(&frame));
+    return counted(c, rc, frame.len);
+}
+
+static int send_frame(void *user, const kg_ws_msg_t *msg)
+{
+    kg_channels_t *c = user;
+    int rc = -EAGAIN;
+    if (is_held(msg) && (c->v1 || msg->buffer_count == 0)) {
+        rc = c->v1 ? send_v1_held(c, msg) : send_legacy_held(c, msg);
+    }
+    rc = rc == -EAGAIN ? send_copy(c, msg) : rc;
+    if (rc == -EBADMSG || rc == -E2BIG) {
+        return 0; /* what no client could read */
+    }
     if (rc == -ENOBUFS) {
         close_with(c, CLOSE_BEHIND, "the client reads slower than the kernel writes");
-    } else if (rc == 0) {
-        kg_server_count(c->jupyter->server, 0, frame.len);
     }
     if (c->kept) { /* then it has not gone, and nor will what follows it */
         kg_attach_missed(c->attach, msg);

@@ -22,6 +22,7 @@ send_content(const kg_ws_msg_t *msg, const kg_buf_t *content, kg_fit_fn *send, v
 {
     kg_ws_msg_t fitted = *msg;
     fitted.parts[CONTENT] = kg_buf_slice(content);
+    fitted.held[CONTENT] = false;
     if (fitted.parts[METADATA].len > METADATA_MAX) {
         fitted.parts[METADATA] = kg_slice_cstr("{}");
     }

@@ -308,14 +308,19 @@ void kg_bridge_pass(kg_context_t *context,
     const kg_json_value_t parts[KG_WS_PARTS] = {msg->header, msg->parent_header, msg->metadata,
                                                 msg->content};
     kg_buf_t stores[KG_WS_PARTS] = {0};
-    kg_ws_msg_t out = {
-        .channel = channel, .buffers = msg->buffers, .buffer_count = msg->buffer_count};
+    kg_ws_msg_t out = {.channel = channel,
+                       .buffers = msg->buffers,
+                       .buffer_count = msg->buffer_count,
+                       .hold = msg->hold};
     int rc = 0;
     for (size_t i = 0; i < KG_WS_PARTS && rc == 0; i++) {
         rc = kg_ws_clean_part(parts[i], i >= 2 && msg->deep, &stores[i], &out.parts[i]);
     }
     out.parts[1] = parent ? *parent : out.parts[1];
     rc = rc ? rc : with_status(msg, &stores[3], &out.parts[3]);
+    for (size_t i = 0; i < KG_WS_PARTS; i++) {
+        out.held[i] = out.hold.owner && out.parts[i].data == parts[i].raw.data;
+    }
     if (rc == 0) {
         kg_bridge_deliver(context, to, &out);
     }

@@ -79,7 +79,10 @@ static void on_nudge(void *user)
 static void before_sleep(void *user)
 {
     kg_edge_t *edge = user;
-    kg_target_read_ahead(edge);
+    kg_target_read_ahead(edge); /* which may give WebSockets something to send */
+    edge->asleep = true;        /* what wakes a WebSocket from now on is for lws to see */
+    kg_ws_flush_all(edge);
+    edge->asleep = true; /* of connections that ended meanwhile lws has told */
     if (lws_service_adjust_timeout(edge->lws, 1, 0) != 0) {
         edge->forced_turns = 0;
         return;
@@ -160,7 +163,9 @@ static void check_empty(kg_edge_t *edge)
 
 static void after_wake(void *user)
 {
-    check_empty(user);
+    kg_edge_t *edge = user;
+    edge->asleep = false;
+    check_empty(edge);
 }
 
 void kg_edge_drain(kg_edge_t *edge)

@@ -10,6 +10,7 @@
 
 #include "gateway/base/buf.h"
 #include "gateway/base/err.h"
+#include "gateway/base/hold.h"
 #include "gateway/loop/loop.h"
 
 typedef struct kg_edge kg_edge_t; /* listeners, connections and the libwebsockets context */
@@ -218,10 +219,16 @@ void kg_http_set_user(kg_http_t *http, void *user);
 void *kg_http_user(const kg_http_t *http);
 bool kg_http_answered(const kg_http_t *http);
 
+#define KG_EDGE_HELD_MIN 16384u
 /* Queues a text message (copied). 0, -ENOBUFS over ws_queue_max (nothing was queued), -EPIPE when
  * closing, -ENOMEM. The largest queued message is not counted: it may be of any size. */
 int kg_ws_send(kg_ws_t *ws, kg_slice_t text);
 int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data);
+/* The same of a message in pieces, one behind the other, that are not copied (but for short ones)
+ * and stay as they are for as long as hold keeps them: all of KG_EDGE_HELD_MIN bytes and more
+ * must be its. It is kept at the call and dropped when they have been written, or will not be. */
+int kg_ws_send_held(
+    kg_ws_t *ws, bool binary, const kg_slice_t *pieces, size_t count, const kg_hold_t *hold);
 size_t kg_ws_queued(const kg_ws_t *ws);
 void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes); /* instead of the option */
 /* From here on text that is not UTF-8 is handed on as if it were binary; by default it ends the

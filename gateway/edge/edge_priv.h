@@ -12,6 +12,8 @@
 #define KG_EDGE_BUFFER_KEPT 262144u /* bigger buffers are given back when empty */
 #define KG_EDGE_WS_FRAGMENT                                                                        \
     32768u /* longer messages are sent in fragments, so that control frames get through */
+#define KG_EDGE_WS_HEADER_MAX 10u
+#define KG_EDGE_WS_WRITES 16u /* of one connection in a turn of the loop */
 #define KG_EDGE_BODY_READY                                                                         \
     262144u /* bytes that are worth a turn of whoever takes them: each costs two thread switches   \
              */
@@ -119,19 +121,42 @@ typedef struct kg_frames {
     unsigned char head[10];
 } kg_frames_t;
 
+/* A message that stays where it is. */
+typedef struct kg_ws_held {
+    struct kg_ws_held *prev, *next;
+    kg_hold_t hold;
+    uint64_t after; /* which byte of those that have ever been in the buffer it comes behind */
+    unsigned op;
+    kg_buf_t own; /* its short pieces */
+    size_t len;
+    size_t gone; /* bytes of it that have been written */
+    size_t count;
+    kg_slice_t pieces[];
+} kg_ws_held_t;
+
+typedef struct kg_ws_queue {
+    kg_buf_t out; /* whole frames */
+    size_t out_off;
+    size_t msg_off;    /* of the message that out_off is in, or of the next one */
+    uint64_t out_gone; /* bytes of the buffer that have been written, ever */
+    kg_ws_held_t *held;
+    size_t max;
+    size_t bytes;     /* of all that is still to be written; of held messages without headers */
+    uint64_t gone;    /* of all that has been, ever */
+    uint64_t big_end; /* the largest message of the queue: at which of these bytes it ends, */
+    size_t big_len;   /* and its length */
+} kg_ws_queue_t;
+
 struct kg_ws {
     kg_conn_t *conn;
     void *user;
     kg_frames_t frames;
     kg_buf_t rx;
-    kg_buf_t out; /* whole frames */
-    size_t out_off;
-    size_t msg_off; /* of the message that out_off is in, or of the next one */
-    size_t queue_max;
-    uint64_t gone;    /* bytes of the queue that have been written, ever */
-    uint64_t big_end; /* the largest message of the queue: at which of these bytes it ends, */
-    size_t big_len;   /* and its length */
-    kg_buf_t src;     /* what the source gave, framed */
+    kg_ws_queue_t queue;
+    kg_ws_t *flush_prev, *flush_next; /* edge->to_flush */
+    bool to_flush;                    /* is in there */
+    bool asked;                       /* lws will say when the socket can take more */
+    kg_buf_t src;                     /* what the source gave, framed */
     kg_ws_pull_fn *fill;
     void *fill_user;
     bool src_ready;
@@ -174,6 +199,8 @@ struct kg_edge {
     size_t ahead_count;  /* of conns */
     bool ahead_moved;
     uint64_t passes;
+    kg_ws_t *to_flush; /* have something to send, before the loop sleeps */
+    bool asleep;       /* that was done */
     kg_timer_t *scan;
     kg_hook_t hook;
     unsigned forced_turns; /* loop turns in a row that lws asked for */
@@ -273,8 +300,20 @@ void kg_ws_on_bytes(kg_conn_t *conn, const char *data, size_t len);
 bool kg_frames_masked(kg_frames_t *frames, const char *data, size_t len);
 int kg_ws_on_writeable(kg_conn_t *conn);
 int kg_ws_on_timer(kg_conn_t *conn);
+void kg_ws_flush_all(kg_edge_t *edge); /* before the loop sleeps; from no callback of lws */
 void kg_ws_scan(kg_ws_t *ws, uint64_t now_ns);
 void kg_ws_over(kg_ws_t *ws);
+
+/* ws_queue.c */
+size_t kg_ws_put_header(unsigned char *at, unsigned op_fin, size_t len); /* bytes it took */
+void kg_ws_queue_fini(kg_ws_queue_t *q);                                 /* empties it */
+/* -ENOBUFS, -ENOMEM: nothing was queued. */
+int kg_ws_queue_add(kg_ws_queue_t *q, unsigned op, kg_slice_t data);
+int kg_ws_queue_add_held(
+    kg_ws_queue_t *q, unsigned op, const kg_slice_t *pieces, size_t count, const kg_hold_t *hold);
+/* One write. 1 wrote something, 0 nothing to write, -1 dead. */
+int kg_ws_queue_write(kg_ws_queue_t *q, kg_conn_t *conn);
+void kg_ws_queue_take(kg_ws_queue_t *q, kg_ws_unsent_fn *fn, void *user); /* kg_ws_take_unsent */
 
 /* lws_check.c */
 /* Whether libwebsockets calls the program's function of this name instead of its own. */

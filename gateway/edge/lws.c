@@ -80,6 +80,7 @@ static int on_ws_reason(kg_conn_t *conn, enum lws_callback_reasons reason, void 
 static int on_conn_reason(kg_conn_t *conn, enum lws_callback_reasons reason, void *in, size_t len)
 {
     conn->edge->forced_turns = 0;
+    conn->edge->asleep = false;
     switch ((int)reason) {
     case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
         return kg_ws_on_confirm(conn, in);

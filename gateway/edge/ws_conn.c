@@ -1,9 +1,10 @@
-/* One WebSocket. Frames are made here and handed to lws as raw bytes, many in one write: one
- * lws_write and one turn of the loop per frame would cost ten times as much. Every write holds
- * whole frames, so lws can put its own control frames between any two of ours. Long messages are
- * cut into fragments for the same reason. */
+/* One WebSocket. Frames are made here (and in ws_queue.c) and handed to lws as raw bytes, many in
+ * one write: one lws_write and one turn of the loop per frame would cost ten times as much. Every
+ * write holds whole frames, so lws can put its own control frames between any two of ours. Long
+ * messages are cut into fragments for the same reason. */
 #include <errno.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "gateway/base/utf8.h"
 #include "gateway/edge/edge_priv.h"
@@ -13,140 +14,55 @@
 #define OP_BINARY 0x2u
 #define OP_PING 0x9u
 #define FIN 0x80u
-#define HEADER_MAX 10u
 #define MASKED 0x80u
 #define KEY_LEN 4u
 
-static size_t put_header(unsigned char *at, unsigned op_fin, size_t len)
-{
-    at[0] = (unsigned char)op_fin;
-    if (len < 126) {
-        at[1] = (unsigned char)len;
-        return 2;
-    }
-    if (len < 65536) {
-        at[1] = 126;
-        at[2] = (unsigned char)(len >> 8);
-        at[3] = (unsigned char)len;
-        return 4;
-    }
-    at[1] = 127;
-    for (unsigned i = 0; i < 8; i++) {
-        at[2 + i] = (unsigned char)((uint64_t)len >> (56 - 8 * i));
-    }
-    return 10;
-}
-
-/* Length of the frame that begins at data (one of ours, whole). */
-static size_t frame_len(const char *data)
-{
-    const unsigned char *at = (const unsigned char *)data;
-    if (at[1] < 126) {
-        return 2u + at[1];
-    }
-    if (at[1] == 126) {
-        return 4u + ((size_t)at[2] << 8 | at[3]);
-    }
-    size_t len = 0;
-    for (unsigned i = 0; i < 8; i++) {
-        len = len << 8 | at[2 + i];
-    }
-    return 10 + len;
-}
-
-static size_t queued(const kg_ws_t *ws)
-{
-    return ws->out.len - ws->out_off;
-}
-
 size_t kg_ws_queued(const kg_ws_t *ws)
 {
-    return queued(ws);
+    return ws->queue.bytes;
 }
 
-/* What is still queued of its largest message. */
-static size_t big_left(const kg_ws_t *ws)
+/* What is to be sent goes out before the loop sleeps: what comes in one turn in few writes, and
+ * without a look at whether the socket has room, which it mostly has. */
+static void want_flush(kg_ws_t *ws)
 {
-    uint64_t left = ws->big_end > ws->gone ? ws->big_end - ws->gone : 0;
-    return left < ws->big_len ? (size_t)left : ws->big_len;
-}
-
-/* One big message makes no slow client: it is not held against what comes behind it. */
-static bool is_behind(const kg_ws_t *ws, size_t need)
-{
-    size_t big = big_left(ws);
-    size_t beside = need > big ? queued(ws) : queued(ws) - big + need;
-    return beside > ws->queue_max;
-}
-
-/* The message that is under way stays whole, for kg_ws_take_unsent. */
-static void compact(kg_ws_t *ws)
-{
-    if (ws->out_off == ws->out.len) {
-        if (ws->out.cap > KG_EDGE_BUFFER_KEPT) {
-            kg_buf_fini(&ws->out); /* an idle connection keeps no big buffer */
-        }
-        kg_buf_clear(&ws->out);
-        ws->out_off = 0;
-        ws->msg_off = 0;
-    } else if (ws->msg_off > KG_EDGE_PIECE && ws->msg_off > ws->out.len / 2) {
-        kg_buf_consume(&ws->out, ws->msg_off);
-        ws->out_off -= ws->msg_off;
-        ws->msg_off = 0;
+    kg_edge_t *edge = ws->conn->edge;
+    if (ws->asked || ws->to_flush) {
+        return;
     }
-}
-
-static int append_frame(kg_buf_t *out, unsigned op_fin, const char *data, size_t len)
-{
-    unsigned char header[HEADER_MAX];
-    size_t n = put_header(header, op_fin, len);
-    (void)kg_buf_append(out, header, n); /* room was made for all */
-    return kg_buf_append(out, data, len);
-}
-
-static int send_message(kg_ws_t *ws, kg_slice_t data, unsigned op)
-{
-    if (ws->closing) {
-        return -EPIPE;
-    }
-    size_t fragments = data.len / KG_EDGE_WS_FRAGMENT + 1;
-    size_t need = 0;
-    if (!kg_add_size(data.len, fragments * HEADER_MAX, &need)) {
-        return -ENOBUFS;
-    }
-    if (is_behind(ws, need)) {
-        return -ENOBUFS;
-    }
-    if (kg_buf_reserve(&ws->out, need) < 0) {
-        return -ENOMEM;
-    }
-    bool asked = queued(ws) > 0; /* while anything is queued, writability is asked for */
-    size_t at = 0;
-    do {
-        size_t n = data.len - at;
-        n = n < KG_EDGE_WS_FRAGMENT ? n : KG_EDGE_WS_FRAGMENT;
-        unsigned op_fin = (at ? OP_CONTINUATION : op) | (at + n == data.len ? FIN : 0);
-        (void)append_frame(&ws->out, op_fin, data.data + at, n);
-        at += n;
-    } while (at < data.len);
-    if (need >= big_left(ws)) {
-        ws->big_len = need;
-        ws->big_end = ws->gone + queued(ws);
-    }
-    if (!asked) { /* each call costs a system call */
+    if (edge->asleep) { /* or about to be: that was before */
+        ws->asked = true;
         lws_callback_on_writable(ws->conn->wsi);
+        return;
     }
-    return 0;
+    ws->to_flush = true;
+    DL_APPEND2(edge->to_flush, ws, flush_prev, flush_next);
+}
+
+static int after_add(kg_ws_t *ws, int rc)
+{
+    if (rc == 0) {
+        want_flush(ws);
+    }
+    return rc;
 }
 
 int kg_ws_send(kg_ws_t *ws, kg_slice_t text)
 {
-    return send_message(ws, text, OP_TEXT);
+    return ws->closing ? -EPIPE : after_add(ws, kg_ws_queue_add(&ws->queue, OP_TEXT, text));
 }
 
 int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data)
 {
-    return send_message(ws, data, OP_BINARY);
+    return ws->closing ? -EPIPE : after_add(ws, kg_ws_queue_add(&ws->queue, OP_BINARY, data));
+}
+
+int kg_ws_send_held(
+    kg_ws_t *ws, bool binary, const kg_slice_t *pieces, size_t count, const kg_hold_t *hold)
+{
+    unsigned op = binary ? OP_BINARY : OP_TEXT;
+    return ws->closing ? -EPIPE
+                       : after_add(ws, kg_ws_queue_add_held(&ws->queue, op, pieces, count, hold));
 }
 
 void kg_ws_take_bytes(kg_ws_t *ws)
@@ -154,45 +70,14 @@ void kg_ws_take_bytes(kg_ws_t *ws)
     ws->takes_bytes = true;
 }
 
-/* Puts the fragments of the message at *at behind each other; 0 = OOM, else where it ends. */
-static size_t join_message(const kg_ws_t *ws, size_t at, kg_buf_t *message)
-{
-    unsigned char first = 0;
-    kg_buf_clear(message);
-    do {
-        const char *frame = ws->out.data + at;
-        size_t len = frame_len(frame);
-        unsigned char code = (unsigned char)frame[1];
-        size_t skip = code < 126 ? 2 : code == 126 ? 4 : 10;
-        first = (unsigned char)frame[0];
-        if (kg_buf_append(message, frame + skip, len - skip) < 0) {
-            return 0;
-        }
-        at += len;
-    } while (!(first & FIN));
-    return at;
-}
-
 void kg_ws_take_unsent(kg_ws_t *ws, kg_ws_unsent_fn *fn, void *user)
 {
-    KG_AUTO_BUF kg_buf_t message = {0};
-    for (size_t at = ws->msg_off; at < ws->out.len;) {
-        bool binary = ((unsigned char)ws->out.data[at] & ~FIN) == OP_BINARY;
-        at = join_message(ws, at, &message);
-        if (at == 0) {
-            break;
-        }
-        fn(user, kg_buf_slice(&message), binary);
-    }
-    ws->gone += queued(ws);
-    kg_buf_fini(&ws->out);
-    ws->out_off = 0;
-    ws->msg_off = 0;
+    kg_ws_queue_take(&ws->queue, fn, user);
 }
 
 void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes)
 {
-    ws->queue_max = bytes;
+    ws->queue.max = bytes;
 }
 
 void kg_ws_set_source(kg_ws_t *ws, kg_ws_pull_fn *fill, void *user)
@@ -206,7 +91,7 @@ void kg_ws_wake(kg_ws_t *ws)
 {
     if (ws->fill && !ws->src_ready) {
         ws->src_ready = true;
-        lws_callback_on_writable(ws->conn->wsi);
+        want_flush(ws);
     }
 }
 
@@ -246,34 +131,17 @@ void *kg_ws_user(const kg_ws_t *ws)
  * ---------------------------------------------------------------------------------------------------------
  */
 
-/* Whole queued frames, up to a piece. ret_msg: where the message begins that it ends in. */
-static size_t queued_piece(const kg_ws_t *ws, size_t *ret_msg)
-{
-    size_t at = ws->out_off;
-    *ret_msg = ws->msg_off;
-    while (at < ws->out.len) {
-        size_t len = frame_len(ws->out.data + at);
-        if (at > ws->out_off && at + len - ws->out_off > KG_EDGE_PIECE) {
-            break;
-        }
-        bool last = (unsigned char)ws->out.data[at] & FIN;
-        at += len;
-        *ret_msg = last ? at : *ret_msg;
-    }
-    return at - ws->out_off;
-}
-
 /* Asks the source once and frames what it gave, in place. False when it has nothing now. */
 static bool pull_frame(kg_ws_t *ws)
 {
     size_t begin = ws->src.len;
-    char room[HEADER_MAX] = {0};
+    char room[KG_EDGE_WS_HEADER_MAX] = {0};
     if (kg_buf_append(&ws->src, room, sizeof(room)) < 0) {
         return false;
     }
     bool end = false;
     kg_pull_t result = ws->fill(ws->fill_user, &ws->src, KG_EDGE_WS_FRAGMENT, &end);
-    size_t len = ws->src.len - begin - HEADER_MAX;
+    size_t len = ws->src.len - begin - KG_EDGE_WS_HEADER_MAX;
     if (result == KG_PULL_ABORT || result == KG_PULL_END) {
         ws->fill = NULL;
         end = true;
@@ -283,11 +151,12 @@ static bool pull_frame(kg_ws_t *ws)
         ws->src_ready = false;
         return false;
     }
-    unsigned char header[HEADER_MAX];
-    size_t n = put_header(header, (ws->src_mid ? OP_CONTINUATION : OP_TEXT) | (end ? FIN : 0), len);
+    unsigned char header[KG_EDGE_WS_HEADER_MAX];
+    size_t n =
+        kg_ws_put_header(header, (ws->src_mid ? OP_CONTINUATION : OP_TEXT) | (end ? FIN : 0), len);
     memcpy(ws->src.data + begin, header, n);
-    memmove(ws->src.data + begin + n, ws->src.data + begin + HEADER_MAX, len);
-    ws->src.len -= HEADER_MAX - n;
+    memmove(ws->src.data + begin + n, ws->src.data + begin + KG_EDGE_WS_HEADER_MAX, len);
+    ws->src.len -= KG_EDGE_WS_HEADER_MAX - n;
     ws->src_mid = !end;
     ws->src_ready = ws->fill && result == KG_PULL_MORE;
     if (result == KG_PULL_ABORT) {
@@ -326,17 +195,8 @@ static int write_some(kg_ws_t *ws)
         ws->ping_ns = kg_now_ns();
         return write_raw(ws, ping, sizeof(ping)) < 0 ? -1 : 1;
     }
-    if (queued(ws) > 0 && !ws->src_mid) {
-        size_t msg_off = 0;
-        size_t n = queued_piece(ws, &msg_off);
-        if (write_raw(ws, ws->out.data + ws->out_off, n) < 0) {
-            return -1;
-        }
-        ws->out_off += n;
-        ws->msg_off = msg_off; /* not before: what a dead socket did not take is unsent */
-        ws->gone += n;
-        compact(ws);
-        return 1;
+    if (ws->queue.bytes > 0 && !ws->src_mid) {
+        return kg_ws_queue_write(&ws->queue, ws->conn);
     }
     if (ws->closing && !ws->src_mid) {
         return 0;
@@ -353,7 +213,40 @@ static int write_some(kg_ws_t *ws)
 
 static bool has_output(const kg_ws_t *ws)
 {
-    return ws->ping_due || queued(ws) > 0 || (ws->fill && ws->src_ready);
+    return ws->ping_due || ws->queue.bytes > 0 || (ws->fill && ws->src_ready);
+}
+
+/* As much as the socket takes, but not past a turn's share. 1 wrote something, 0 nothing to write,
+ * -1 dead. */
+static int write_turn(kg_ws_t *ws)
+{
+    int wrote = 0;
+    for (unsigned i = 0; i < KG_EDGE_WS_WRITES; i++) {
+        int rc = write_some(ws);
+        if (rc <= 0) {
+            return rc < 0 ? rc : wrote;
+        }
+        wrote = rc;
+        if (lws_partial_buffered(ws->conn->wsi)) {
+            break;
+        }
+    }
+    return wrote;
+}
+
+/* After a turn in which something was written. */
+static void ask_again(kg_ws_t *ws, bool look)
+{
+    struct lws *wsi = ws->conn->wsi;
+    bool more = has_output(ws) || ws->closing;
+    bool partial = lws_partial_buffered(wsi);
+    if (partial || (look && more && lws_send_pipe_choked(wsi))) {
+        ws->blocked_ns = kg_now_ns();
+    }
+    if (more || partial) {
+        ws->asked = true;
+        lws_callback_on_writable(wsi);
+    }
 }
 
 int kg_ws_on_writeable(kg_conn_t *conn)
@@ -363,18 +256,13 @@ int kg_ws_on_writeable(kg_conn_t *conn)
         return 0;
     }
     ws->blocked_ns = 0;
-    int wrote = write_some(ws);
+    ws->asked = false;
+    int wrote = write_turn(ws);
     if (wrote < 0) {
         return -1;
     }
     if (wrote > 0) {
-        bool more = has_output(ws) || ws->closing;
-        if (lws_partial_buffered(conn->wsi) || (more && lws_send_pipe_choked(conn->wsi))) {
-            ws->blocked_ns = kg_now_ns();
-        }
-        if (more) {
-            lws_callback_on_writable(conn->wsi);
-        }
+        ask_again(ws, true);
         return 0;
     }
     if (ws->closing && !ws->close_sent) {
@@ -383,6 +271,30 @@ int kg_ws_on_writeable(kg_conn_t *conn)
                             1); /* a close from here would lose its frame under libuv (trap 2) */
     }
     return 0;
+}
+
+static void not_listed(kg_ws_t *ws)
+{
+    if (ws->to_flush) {
+        ws->to_flush = false;
+        DL_DELETE2(ws->conn->edge->to_flush, ws, flush_prev, flush_next);
+    }
+}
+
+void kg_ws_flush_all(kg_edge_t *edge)
+{
+    while (edge->to_flush) {
+        kg_ws_t *ws = edge->to_flush;
+        not_listed(ws);
+        if (ws->asked || ws->blocked_ns || lws_partial_buffered(ws->conn->wsi)) {
+            ws->asked = true;
+            lws_callback_on_writable(ws->conn->wsi);
+        } else if (write_turn(ws) < 0) {
+            kg_conn_kill(ws->conn);
+        } else {
+            ask_again(ws, false);
+        }
+    }
 }
 
 int kg_ws_on_timer(kg_conn_t *conn)
@@ -448,7 +360,7 @@ int kg_ws_on_open(kg_conn_t *conn)
     }
     ws->conn = conn;
     ws->user = conn->ws_user;
-    ws->queue_max = conn->edge->opts.ws_queue_max;
+    ws->queue.max = conn->edge->opts.ws_queue_max;
     ws->last_rx_ns = kg_now_ns();
     conn->ws = ws;
     conn->phase = KG_PHASE_WS;
@@ -550,8 +462,9 @@ void kg_ws_over(kg_ws_t *ws)
     kg_conn_t *conn = ws->conn;
     conn->ws = NULL;
     conn->edge->handler.on_ws_close(ws, conn->edge->handler.user);
+    not_listed(ws);
     kg_buf_fini(&ws->rx);
-    kg_buf_fini(&ws->out);
+    kg_ws_queue_fini(&ws->queue);
     kg_buf_fini(&ws->src);
     free(ws);
 }

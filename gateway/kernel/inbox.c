@@ -54,7 +54,24 @@ static int parse(const kg_kernel_t *k, const kg_zmsg_t *zmsg, kg_jmsg_t *ret_msg
     return kg_jmsg_parse(frames, count, &k->session.key, ret_msg, NULL);
 }
 
-static void read_small(kg_kernel_t *k, kg_channel_t channel, const kg_zmsg_t *zmsg)
+static void keep_message(void *owner)
+{
+    (void)kg_zmsg_ref(owner);
+}
+
+static void drop_kept(void *owner)
+{
+    kg_zmsg_t *zmsg = owner;
+    kg_zmsg_unref(&zmsg);
+}
+
+/* Whoever passes the message on may keep it for longer. */
+static void lend(kg_jmsg_t *msg, kg_zmsg_t *zmsg)
+{
+    msg->hold = (kg_hold_t){.owner = zmsg, .keep = keep_message, .drop = drop_kept};
+}
+
+static void read_small(kg_kernel_t *k, kg_channel_t channel, kg_zmsg_t *zmsg)
 {
     kg_jmsg_t msg;
     int rc = parse(k, zmsg, &msg);
@@ -62,6 +79,7 @@ static void read_small(kg_kernel_t *k, kg_channel_t channel, const kg_zmsg_t *zm
         kg_router_bad(k, channel, rc);
         return;
     }
+    lend(&msg, zmsg);
     void *prepared = NULL;
     const kg_request_t *req = kg_request_find(k, msg.parent_id);
     void (*prepared_free)(void *) = NULL;
@@ -297,6 +315,7 @@ static void deliver_item(kg_kernel_t *k, kg_inbox_item_t *item)
     } else if (big->rc < 0) {
         kg_router_bad(k, item->channel, big->rc);
     } else {
+        lend(&big->msg, item->zmsg);
         kg_router_deliver(k, item->channel, &big->msg, KG_TAKE(big->prepared),
                           big->req ? big->req->sink.prepared_free : NULL);
     }

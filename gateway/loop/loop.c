@@ -189,8 +189,12 @@ int kg_loop_later(kg_loop_t *loop, kg_fn *fn, void *user)
 
 void kg_loop_hook_add(kg_loop_t *loop, kg_hook_t *hook)
 {
-    hook->next = loop->hooks;
-    loop->hooks = hook;
+    kg_hook_t **at = &loop->hooks;
+    while (*at) {
+        at = &(*at)->next;
+    }
+    hook->next = NULL;
+    *at = hook;
 }
 
 void kg_loop_hook_remove(kg_loop_t *loop, kg_hook_t *hook)

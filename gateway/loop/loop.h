@@ -24,7 +24,8 @@ void *kg_loop_zmq(kg_loop_t *loop); /* the process's ZeroMQ context (ZMQ_MAX_SOC
  * -ENOMEM. */
 int kg_loop_later(kg_loop_t *loop, kg_fn *fn, void *user);
 
-/* A hook that runs before the loop sleeps and after it wakes; embedded by its owner. */
+/* A hook that runs before the loop sleeps and after it wakes; embedded by its owner. They run in
+ * the order in which they were added. */
 typedef struct kg_hook {
     kg_fn *before_sleep; /* uv_prepare */
     kg_fn *after_wake;   /* uv_check */

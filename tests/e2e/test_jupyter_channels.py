@@ -67,6 +67,26 @@ def test_both_protocols_see_one_sequence(sandbox: Sandbox) -> None:  # WS-06
         assert all(m["channel"] == "iopub" for m in b.seen + c.seen), "a reply went to another client"
 
 
+def test_long_messages_are_one_for_all_clients(sandbox: Sandbox) -> None:
+    """They stay where the kernel's lie until each client has them: with buffers, with what must be repaired, and one that leaves."""
+    code = ("from comm import create_comm\nfrom IPython.display import display\n"
+            "print('a' * 3_000_000)\ndisplay({'text/plain': 'b' * 3_000_000, 'application/json': [float('nan')]}, raw=True)\n"
+            "create_comm(target_name='t', data={'long': 'c' * 20_000}, buffers=[b'd' * 3_000_000, b'e', b'f' * 20_000])\n'the end'")
+    with channels(sandbox) as a, channels(sandbox) as b, channels(sandbox, v1=False) as c, channels(sandbox) as leaves:
+        msg_id = a.send("execute_request", {"code": code, "silent": False})
+        leaves.ws.close()
+        for other in (a, b, c):
+            other.until(lambda m: m["content"].get("execution_state") == "idle" and m["parent_header"].get("msg_id") == msg_id)
+
+        def seen(ws: Channels) -> list:
+            published = [m for m in ws.seen if m["channel"] == "iopub" and m["parent_header"].get("msg_id") == msg_id]
+            return [(m["header"], m["content"], m.get("buffers") or []) for m in published]
+        assert seen(a) == seen(b) and seen(c) == [m for m in seen(a) if not m[2]], "c is a server: messages with buffers are not for it"
+        assert "".join(m[1]["text"] for m in seen(a) if m[0]["msg_type"] == "stream") == "a" * 3_000_000 + "\n"
+        assert [m[2] for m in seen(a) if m[0]["msg_type"] == "comm_open"] == [[b"d" * 3_000_000, b"e", b"f" * 20_000]]
+        assert [len(m[1]["data"]["text/plain"]) for m in seen(a) if m[0]["msg_type"] == "display_data"] == [3_000_000]
+
+
 def test_junk_closes_its_own_socket_alone(sandbox: Sandbox) -> None:  # WS-01, WS-04
     good = v1_encode("shell", [b'{"msg_id":"1","msg_type":"kernel_info_request"}', b"{}", b"{}", b"{}"])
     v1_junk = [(b"", 1007), (b"\x06" * 64, 1007), (good[:-1], 1007), (good.replace(b"shell", b"chell"), 1007),
@@ -488,16 +508,17 @@ def test_a_client_that_comes_back_gets_what_it_missed(sandbox: Sandbox, v1: bool
         ws.ws.close()
 
 
-def test_a_client_that_stops_reading_costs_nobody_and_reads_on_later() -> None:  # ZQ-05
-    lines, me = 100_000, uuid.uuid4().hex
+@pytest.mark.parametrize("lines,width", [(100_000, 500), (16, 3_000_000)], ids=["short", "long"])
+def test_a_client_that_stops_reading_costs_nobody_and_reads_on_later(lines: int, width: int) -> None:  # ZQ-05
+    me = uuid.uuid4().hex
     with Daemon("--jupyter-unread-bytes", "16MiB") as d:
         sandbox = Client(d.url, d.key).sandbox(template=TEMPLATE)
         before = rss_bytes(d.gateway_pid())
         with channels(sandbox, v1=False) as other, channels(sandbox, max_queue=1, session=me, query=f"session_id={me}") as ws:
-            # 50 MB: more than that and what sockets hold.
-            msg_id = ws.send("execute_request", {"code": f"for i in range({lines}): print(f'{{i:0500}}')"})
+            # 50 MB: more than that and what sockets hold. Long lines are a message each.
+            msg_id = ws.send("execute_request", {"code": f"for i in range({lines}): print(f'{{i:0{width}}}', flush={lines < 100})"})
             idle = other.until(lambda m: m["content"].get("execution_state") == "idle" and m["parent_header"].get("msg_id") == msg_id)
-            want = "".join(f"{i:0500}\n" for i in range(lines))
+            want = "".join(f"{i:0{width}}\n" for i in range(lines))
             assert idle and texts(other.seen) == want
             assert SANITIZED or rss_bytes(d.gateway_pid()) < before + 160 * 1024 * 1024
             assert ws.closed() == 1013

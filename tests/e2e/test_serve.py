@@ -200,6 +200,10 @@ def test_tls(tmp_path: Path) -> None:
                 if frame["type"] == "result":
                     assert frame["text"] == "6"
                     break
+        for v1 in (True, False):  # long messages, which are sent from where they lie, in TLS' records
+            with Channels(client, sandbox.context()["id"], v1=v1, ssl=trust) as channels:
+                published = channels.execute("print('z' * 9_000_000)")[1]
+                assert "".join(m["content"]["text"] for m in published if m["header"]["msg_type"] == "stream") == "z" * 9_000_000 + "\n"
 
 
 def test_cors() -> None:

@@ -365,17 +365,93 @@ static void stack(kg_ws_t *ws)
     free(large);
 }
 
+enum {
+    TAKEN_MAX = 120 /* what the reason of a close holds */
+};
+
 static void write_down(void *user, kg_slice_t message, bool binary)
 {
     char *text = user;
     size_t len = strlen(text);
-    snprintf(text + len, 100 - len, "%s %zu %c ", binary ? "binary" : "text", message.len,
+    snprintf(text + len, TAKEN_MAX - len, "%s %zu %c ", binary ? "binary" : "text", message.len,
              message.data[message.len - 1]);
+}
+
+/* What is held: freed with the last reference, so that a sanitizer sees who reads it then. */
+typedef struct lent {
+    edge_fixture_t *f;
+    unsigned refs;
+    char bytes[];
+} lent_t;
+
+static void lent_keep(void *owner)
+{
+    lent_t *lent = owner;
+    lent->refs++;
+    atomic_fetch_add(&lent->f->kept, 1);
+}
+
+static void lent_drop(void *owner)
+{
+    lent_t *lent = owner;
+    atomic_fetch_sub(&lent->f->kept, 1);
+    if (--lent->refs == 0) {
+        free(lent);
+    }
+}
+
+/* Between two short messages twice one of len bytes in pieces, of which the middle one is held. */
+static void send_held(edge_fixture_t *f, kg_ws_t *ws, size_t len)
+{
+    lent_t *lent = calloc(1, sizeof(*lent) + len);
+    must(lent);
+    lent->f = f;
+    memset(lent->bytes, 'h', len);
+    const kg_hold_t hold = {.owner = lent, .keep = lent_keep, .drop = lent_drop};
+    char before[] = "<<";
+    const kg_slice_t pieces[] = {
+        kg_slice(before, 2), kg_slice(lent->bytes, len), {0}, kg_slice_cstr(">")};
+    lent_keep(lent);
+    must(kg_ws_send(ws, kg_slice_cstr("s")) == 0);
+    must(kg_ws_send_held(ws, true, pieces, KG_ARRAY_LEN(pieces), &hold) == 0);
+    must(kg_ws_send_held(ws, false, pieces, KG_ARRAY_LEN(pieces), &hold) == 0);
+    if (len > 256u << 10) { /* the largest is not counted, but a second one is */
+        must(kg_ws_send_held(ws, false, pieces, KG_ARRAY_LEN(pieces), &hold) == -ENOBUFS);
+    }
+    must(kg_ws_send(ws, kg_slice_cstr("e")) == 0);
+    before[0] = '!'; /* short pieces were copied */
+    lent_drop(lent);
+}
+
+/* Of the large message a part goes; behind it are held ones and others. */
+static void shelve(edge_fixture_t *f, kg_ws_t *ws, bool large_is_held)
+{
+    lent_t *lent = calloc(1, sizeof(*lent) + LARGE);
+    must(lent);
+    lent->f = f;
+    memset(lent->bytes, 'l', LARGE);
+    const kg_hold_t hold = {.owner = lent, .keep = lent_keep, .drop = lent_drop};
+    const kg_slice_t large = kg_slice(lent->bytes, LARGE);
+    const kg_slice_t large_pieces[] = {large, kg_slice_cstr("-")};
+    const kg_slice_t pieces[] = {kg_slice_cstr("<"), kg_slice(lent->bytes, KG_EDGE_HELD_MIN),
+                                 kg_slice_cstr(">")};
+    lent_keep(lent);
+    kg_ws_set_queue_max(ws, LARGE);
+    must(kg_ws_send(ws, kg_slice_cstr("first")) == 0);
+    must((large_is_held ? kg_ws_send_held(ws, true, large_pieces, 2, &hold)
+                        : kg_ws_send_binary(ws, large)) == 0);
+    must(kg_ws_send_held(ws, false, pieces, 3, &hold) == 0);
+    must(kg_ws_send_held(ws, true, pieces, 2, &hold) == 0);
+    must(kg_ws_send(ws, kg_slice_cstr("between")) == 0);
+    must(kg_ws_send_binary(ws, kg_slice(lent->bytes, 100000)) == 0);
+    must(kg_ws_send_held(ws, false, pieces, 3, &hold) == 0);
+    must(kg_ws_send(ws, kg_slice_cstr("last")) == 0);
+    lent_drop(lent);
 }
 
 static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
 {
-    (void)user;
+    size_t len = 0;
     socket_user_t *s = kg_ws_user(ws);
     char text[64];
     snprintf(text, sizeof(text), "%.*s", (int)(data.len < 60 ? data.len : 60), data.data);
@@ -398,11 +474,16 @@ static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
         pile(ws);
     } else if (strncmp(text, "stack", 5) == 0) {
         stack(ws);
+    } else if (strncmp(text, "shelve ", 7) == 0) {
+        shelve(user, ws, strcmp(text + 7, "held") == 0);
     } else if (strncmp(text, "take", 4) == 0) {
-        char taken[100] = "";
+        char taken[TAKEN_MAX] = "";
         kg_ws_take_unsent(ws, write_down, taken);
         must(kg_ws_queued(ws) == 0);
         kg_ws_close(ws, 1013, taken);
+    } else if (sscanf(text, "held %zu", &len) == 1) {
+        kg_ws_set_queue_max(ws, len + 1000);
+        send_held(user, ws, len);
     } else if (strncmp(text, "pause", 5) == 0) {
         kg_ws_pause(ws, true);
     } else if (strncmp(text, "bytes", 5) == 0) {

@@ -43,6 +43,7 @@ typedef struct edge_fixture {
     atomic_ulong taken;  /* bytes of bodies that sinks took */
     atomic_ulong most;   /* of them in one go */
     atomic_int readies;
+    atomic_int kept; /* references of held messages */
     atomic_ulong connections;
     atomic_int turns; /* loop turns, counted by a hook */
     kg_hook_t hook;

@@ -403,28 +403,142 @@ static void the_largest_queued_message_is_not_counted(void **state)
     client_close(&c);
 }
 
-/* Also the one that has gone in part; what has gone is not in it again. */
-static void unsent_messages_are_taken_whole(void **state)
+/* The large message is under way when all is taken: its end never comes. */
+static void expect_taken(const edge_fixture_t *f, const char *order, const char *taken)
 {
-    edge_fixture_t *f = *state;
     client_t c = ws_connect(f->ports[0], "/ws", NULL);
-    ws_send_text(&c, "stack");
+    ws_send_text(&c, order);
     expect_frame(&c, 0x81, "first");
-    frame_t frame = ws_read(&c); /* so the large one is under way */
+    frame_t frame = ws_read(&c);
     assert_int_equal(frame.op_fin, 0x02);
     free(frame.data);
     ws_send_text(&c, "take");
     size_t bytes = frame.len;
     for (frame = ws_read(&c); frame.op_fin != 0x88; frame = ws_read(&c)) {
-        assert_int_equal(frame.op_fin, 0x00); /* its end never comes */
+        assert_int_equal(frame.op_fin, 0x00);
         bytes += frame.len;
         free(frame.data);
     }
     assert_true(bytes < 32u << 20);
     assert_int_equal(frame.code, 1013);
-    assert_string_equal(frame.data + 2, "binary 33554432 l text 4 t ");
+    assert_string_equal(frame.data + 2, taken);
     free(frame.data);
     client_close(&c);
+}
+
+/* Also the one that has gone in part; what has gone is not in it again. */
+static void unsent_messages_are_taken_whole(void **state)
+{
+    expect_taken(*state, "stack", "binary 33554432 l text 4 t ");
+}
+
+static void expect_let_go(const edge_fixture_t *f)
+{
+    for (int i = 0; i < 5000 && f->kept > 0; i++) {
+        usleep(1000); /* the loop's thread is at it */
+    }
+    assert_int_equal(f->kept, 0);
+}
+
+static void held_messages_are_taken_in_their_place(void **state)
+{
+    static const char behind[] = "text 16386 > binary 16385 l text 7 n binary 100000 l "
+                                 "text 16386 > text 4 t ";
+    char taken[200];
+    snprintf(taken, sizeof(taken), "binary 33554433 - %s", behind);
+    expect_taken(*state, "shelve held", taken);
+    expect_let_go(*state);
+    snprintf(taken, sizeof(taken), "binary 33554432 l %s", behind);
+    expect_taken(*state, "shelve copied", taken);
+    expect_let_go(*state);
+}
+
+/* A whole message; pongs that come in between are counted. */
+static char *read_message(client_t *c, unsigned op, size_t *ret_len, unsigned *pongs)
+{
+    KG_AUTO_BUF kg_buf_t all = {0};
+    for (bool fin = false, first = true; !fin;) {
+        frame_t frame = ws_read(c);
+        assert_non_null(frame.data);
+        if (frame.op_fin == 0x8a) {
+            (*pongs)++;
+        } else {
+            assert_int_equal(frame.op_fin & 0x0f, first ? op : 0);
+            assert_int_equal(kg_buf_append(&all, frame.data, frame.len), 0);
+            fin = frame.op_fin & 0x80;
+            first = false;
+        }
+        free(frame.data);
+    }
+    return kg_buf_steal(&all, ret_len);
+}
+
+static void expect_held(client_t *c, size_t len, unsigned *pongs)
+{
+    static const unsigned ops[] = {2, 1};
+    expect_frame(c, 0x81, "s");
+    for (size_t i = 0; i < KG_ARRAY_LEN(ops); i++) {
+        size_t got = 0;
+        char *text = read_message(c, ops[i], &got, pongs);
+        assert_int_equal(got, len + 3);
+        assert_memory_equal(text, "<<", 2);
+        assert_int_equal(strspn(text + 2, "h"), len);
+        assert_string_equal(text + 2 + len, ">");
+        free(text);
+    }
+    expect_frame(c, 0x81, "e");
+}
+
+static void held_messages_keep_their_place_and_are_let_go(void **state)
+{
+    edge_fixture_t *f = *state;
+    static const size_t sizes[] = {
+        KG_EDGE_HELD_MIN - 1, KG_EDGE_HELD_MIN, 65526 - 3, 65526 - 2, 200000, 20000000};
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    for (size_t i = 0; i < KG_ARRAY_LEN(sizes); i++) {
+        char order[32];
+        unsigned pongs = 0;
+        snprintf(order, sizeof(order), "held %zu", sizes[i]);
+        ws_send_text(&c, order);
+        expect_held(&c, sizes[i], &pongs);
+        assert_int_equal(pongs, 0);
+        expect_let_go(f);
+    }
+    client_close(&c);
+}
+
+/* While the socket is full of such a message its client sends pings: the answers must not come
+ * inside a frame. */
+static void pongs_go_between_the_frames_of_a_held_message(void **state)
+{
+    edge_fixture_t *f = *state;
+    unsigned pongs = 0;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "held 20000000");
+    for (int i = 0; i < 1000 && f->kept < 2; i++) {
+        usleep(1000); /* until the message is queued */
+    }
+    ws_send(&c, 0x89, "ping", 4);
+    expect_held(&c, 20000000, &pongs);
+    if (pongs == 0) { /* it all went into the socket before */
+        frame_t frame = ws_read(&c);
+        pongs += frame.op_fin == 0x8a;
+        free(frame.data);
+    }
+    assert_int_equal(pongs, 1);
+    expect_let_go(f);
+    client_close(&c);
+}
+
+static void a_client_that_leaves_lets_go_of_held_messages(void **state)
+{
+    edge_fixture_t *f = *state;
+    client_t c = ws_connect(f->ports[0], "/ws", NULL);
+    ws_send_text(&c, "held 20000000");
+    expect_frame(&c, 0x81, "s");
+    assert_true(f->kept > 0);
+    client_close(&c);
+    expect_let_go(f);
 }
 
 static void read_flood(client_t *c, size_t frames, size_t size)
@@ -630,6 +744,10 @@ int main(void)
         T(queue_over_its_cap_says_so_and_loses_nothing),
         T(the_largest_queued_message_is_not_counted),
         T(unsent_messages_are_taken_whole),
+        T(held_messages_are_taken_in_their_place),
+        T(held_messages_keep_their_place_and_are_let_go),
+        T(pongs_go_between_the_frames_of_a_held_message),
+        T(a_client_that_leaves_lets_go_of_held_messages),
         T(source_gives_all_frames_in_order),
         T(queued_frames_wait_for_a_message_under_way),
         cmocka_unit_test(silent_client_is_pinged_and_lives_by_its_pong),

@@ -250,8 +250,8 @@ static void hook_removed_by_another_does_not_run(void **state)
     kg_hook_t second = {.before_sleep = never, .user = f};
     kg_hook_t first = {.before_sleep = remove_both, .user = f};
     second_hook = &second;
+    kg_loop_hook_add(f->loop, &first); /* added first, runs first */
     kg_loop_hook_add(f->loop, &second);
-    kg_loop_hook_add(f->loop, &first); /* added last, runs first */
     kg_loop_run(f->loop);
     assert_int_equal(f->count, 1);
     kg_loop_hook_remove(f->loop, &first);

@@ -178,6 +178,22 @@ static void text_frame_spliced(void **state)
                         "\"msg_type\":\"x\\u0041\",\"buffers\":[]}");
 }
 
+static void around_the_content_is_all_else(void **state)
+{
+    (void)state;
+    KG_AUTO_BUF kg_buf_t whole = {0};
+    KG_AUTO_BUF kg_buf_t before = {0};
+    KG_AUTO_BUF kg_buf_t behind = {0};
+    kg_ws_msg_t msg = iopub(NULL, 0);
+    assert_int_equal(kg_ws_legacy_encode(&msg, &whole), 0);
+    assert_int_equal(kg_ws_legacy_around(&msg, &before, &behind), 0);
+    assert_int_equal(kg_buf_append_slice(&before, msg.parts[3]), 0);
+    assert_int_equal(kg_buf_append_slice(&before, kg_buf_slice(&behind)), 0);
+    assert_string_equal(before.data, whole.data);
+    msg.parts[0] = kg_slice_cstr("{\"msg_type\":\"x\"}");
+    assert_int_equal(kg_ws_legacy_around(&msg, &before, &behind), -EBADMSG);
+}
+
 static void binary_frame_made_and_read(void **state)
 {
     (void)state;
@@ -251,6 +267,7 @@ int main(void)
         cmocka_unit_test(offsets_taken_by_the_letter),
         cmocka_unit_test(bad_tables_refused),
         cmocka_unit_test(text_frame_spliced),
+        cmocka_unit_test(around_the_content_is_all_else),
         cmocka_unit_test(binary_frame_made_and_read),
         cmocka_unit_test(encode_bounded),
     };

@@ -467,6 +467,20 @@ int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data)
     return kg_ws_send(ws, kg_slice_cstr(text));
 }
 
+int kg_ws_send_held(
+    kg_ws_t *ws, bool binary, const kg_slice_t *pieces, size_t count, const kg_hold_t *hold)
+{
+    KG_AUTO_BUF kg_buf_t all = {0};
+    hold->keep(hold->owner);
+    for (size_t i = 0; i < count; i++) {
+        if (kg_buf_append_slice(&all, pieces[i])) {
+            abort();
+        }
+    }
+    hold->drop(hold->owner);
+    return binary ? kg_ws_send_binary(ws, kg_buf_slice(&all)) : kg_ws_send(ws, kg_buf_slice(&all));
+}
+
 size_t kg_ws_queued(const kg_ws_t *ws)
 {
     return ws->queued;
