@@ -229,12 +229,17 @@ static int check_others(kg_json_value_t header, kg_err_t *err)
 
 static int read_header(kg_json_value_t header, kg_client_msg_t *msg, kg_err_t *err)
 {
-    static const char *const names[] = {"msg_type", "msg_id", "session"};
+    static const char *const names[] = {"msg_type", "msg_id", "session", "subshell_id"};
     kg_json_value_t v[KG_ARRAY_LEN(names)];
     kg_json_get_many(header, names, v, KG_ARRAY_LEN(names));
     int rc = take_string(v[0], "header.msg_type", msg->msg_type, sizeof msg->msg_type, err);
     rc = rc < 0 ? rc : take_string(v[1], "header.msg_id", msg->msg_id, sizeof msg->msg_id, err);
     rc = rc < 0 ? rc : take_string(v[2], "header.session", msg->session, sizeof msg->session, err);
+    if (msg->channel == KG_CHANNEL_SHELL) {
+        rc = rc < 0 ? rc
+                    : take_string(v[3], "header.subshell_id", msg->subshell_id,
+                                  sizeof msg->subshell_id, err);
+    }
     rc = rc < 0 ? rc : check_others(header, err);
     if (rc == 0 && (!msg->msg_type[0] || !msg->msg_id[0])) {
         return refuse_header(err, -EBADMSG, "header", "has no msg_id or no msg_type");
@@ -527,6 +532,10 @@ int kg_client_msg_check(const kg_ws_msg_t *frame,
     rc = entry->own ? read_own(content, &w, msg) : write_content(content, entry, &w);
     if (rc == 0 && kg_json_copy(&msg->metadata, metadata) < 0) {
         rc = no_memory(err);
+    }
+    if (msg->kind == KG_CLIENT_DELETE_SUBSHELL) {
+        (void)take_string(kg_json_get(content, "subshell_id"), "", msg->subshell_id,
+                          sizeof msg->subshell_id, NULL);
     }
     if (rc == 0 && entry->buffers) {
         msg->buffers = frame->buffers;

@@ -50,7 +50,10 @@ typedef struct kg_client_msg {
     char msg_id[KG_MSG_ID_MAX];
     char session[KG_MSG_ID_MAX];
     char parent_id[KG_MSG_ID_MAX]; /* "" where there is none */
-    kg_buf_t header;               /* canonical: the parent_header of what is answered */
+    /* Which shell it names, "" where none: on shell by its header; of a DELETE_SUBSHELL, from
+     * kg_client_msg_check on, by its content ("" where that is too long to be an id). */
+    char subshell_id[KG_MSG_ID_MAX];
+    kg_buf_t header; /* canonical: the parent_header of what is answered */
     /* by kg_client_msg_check */
     kg_client_kind_t kind;
     kg_buf_t metadata; /* canonical */

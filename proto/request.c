@@ -89,25 +89,29 @@ static int put_object(kg_buf_t *out, kg_slice_t raw)
 }
 
 static int
-put_header(kg_buf_t *out, const kg_session_t *s, const char *msg_id, const char *msg_type)
+put_header(kg_buf_t *out, const kg_session_t *s, const char *msg_id, const kg_forward_args_t *what)
 {
+    const char *subshell = what->subshell_id;
     char date[KG_TIME_LEN];
     kg_time_format(kg_wall_ns(), date);
     int rc = put_string(out, "{", "msg_id", kg_slice_cstr(msg_id));
     rc = rc < 0 ? rc : put_string(out, ",", "username", kg_slice_cstr(s->username));
     rc = rc < 0 ? rc : put_string(out, ",", "session", kg_slice_cstr(s->id));
     rc = rc < 0 ? rc : put_string(out, ",", "date", kg_slice_cstr(date));
-    rc = rc < 0 ? rc : put_string(out, ",", "msg_type", kg_slice_cstr(msg_type));
+    rc = rc < 0 ? rc : put_string(out, ",", "msg_type", kg_slice_cstr(what->msg_type));
+    if (subshell && subshell[0]) {
+        rc = rc < 0 ? rc : put_string(out, ",", "subshell_id", kg_slice_cstr(subshell));
+    }
     return rc < 0 ? rc : kg_buf_append_cstr(out, ",\"version\":\"" PROTOCOL_VERSION "\"}");
 }
 
 /* Header, parent, metadata (unless it is there) and signature around the content that is in `msg`;
  * hands it over. */
-static int
-finish(kg_session_t *s, const char *msg_type, kg_slice_t parent, kg_out_t *msg, kg_out_t *ret)
+static int finish_for(
+    kg_session_t *s, const kg_forward_args_t *what, kg_slice_t parent, kg_out_t *msg, kg_out_t *ret)
 {
     int rc = kg_format(msg->msg_id, sizeof msg->msg_id, "%s_%" PRIu64, s->id, s->counter + 1);
-    rc = rc < 0 ? rc : put_header(&msg->header, s, msg->msg_id, msg_type);
+    rc = rc < 0 ? rc : put_header(&msg->header, s, msg->msg_id, what);
     rc = rc < 0 ? rc : put_object(&msg->parent, parent);
     rc = rc < 0 || msg->metadata.len > 0 ? rc : kg_buf_append_cstr(&msg->metadata, "{}");
     if (rc < 0) {
@@ -125,6 +129,12 @@ finish(kg_session_t *s, const char *msg_type, kg_slice_t parent, kg_out_t *msg, 
     *ret = *msg;
     *msg = (kg_out_t){0};
     return 0;
+}
+
+static int
+finish(kg_session_t *s, const char *msg_type, kg_slice_t parent, kg_out_t *msg, kg_out_t *ret)
+{
+    return finish_for(s, &(kg_forward_args_t){.msg_type = msg_type}, parent, msg, ret);
 }
 
 static int request_plain(kg_session_t *s, const char *msg_type, const char *content, kg_out_t *ret)
@@ -217,11 +227,10 @@ int kg_reply_input(kg_session_t *s, kg_slice_t value_utf8, kg_slice_t parent_hea
     return rc < 0 ? rc : finish(s, "input_reply", parent_header, &msg, ret);
 }
 
-int kg_request_forward(
-    kg_session_t *s, const char *msg_type, kg_slice_t metadata, kg_slice_t content, kg_out_t *ret)
+int kg_request_forward(kg_session_t *s, const kg_forward_args_t *args, kg_out_t *ret)
 {
     KG_AUTO(kg_out_fini) kg_out_t msg = {0};
-    int rc = kg_buf_append_slice(&msg.metadata, metadata);
-    rc = rc < 0 ? rc : kg_buf_append_slice(&msg.content, content);
-    return rc < 0 ? rc : finish(s, msg_type, (kg_slice_t){0}, &msg, ret);
+    int rc = kg_buf_append_slice(&msg.metadata, args->metadata);
+    rc = rc < 0 ? rc : kg_buf_append_slice(&msg.content, args->content);
+    return rc < 0 ? rc : finish_for(s, args, (kg_slice_t){0}, &msg, ret);
 }

@@ -53,7 +53,12 @@ int kg_request_shutdown(kg_session_t *s, bool restart, kg_out_t *ret);
 int kg_reply_input(kg_session_t *s, kg_slice_t value_utf8, kg_slice_t parent_header, kg_out_t *ret);
 /* A request of a client's: metadata and content are canonical JSON objects, complete for its type
  * (proto/client_msg.h). */
-int kg_request_forward(
-    kg_session_t *s, const char *msg_type, kg_slice_t metadata, kg_slice_t content, kg_out_t *ret);
+typedef struct kg_forward_args {
+    const char *msg_type;
+    const char *subshell_id; /* goes into the header; NULL or "": the main shell */
+    kg_slice_t metadata;
+    kg_slice_t content;
+} kg_forward_args_t;
+int kg_request_forward(kg_session_t *s, const kg_forward_args_t *args, kg_out_t *ret);
 
 #endif

@@ -274,6 +274,9 @@ static void on_message(void *user, kg_channel_t channel, const kg_jmsg_t *msg, v
 {
     kg_forward_t *f = user;
     (void)prepared_take;
+    if (channel == KG_CHANNEL_CONTROL && f->context->inc) {
+        kg_subshell_reply(f->context->inc, &f->msg, msg);
+    }
     if (f->attach && (channel == KG_CHANNEL_SHELL || channel == KG_CHANNEL_CONTROL)) {
         kg_slice_t header = kg_buf_slice(&f->msg.header);
         kg_bridge_pass(f->context, f->attach, channel, msg, &header);
@@ -314,10 +317,16 @@ static void forward_send(kg_forward_t *f)
 {
     static const kg_request_sink_t sink = {.on_message = on_message, .on_done = on_done};
     kg_context_t *context = f->context;
+    const char *subshell = NULL;
     kg_err_t err = {0};
+    if (kg_subshell_choose(context, &f->msg, &subshell, &err)) {
+        forward_failed(f, &err);
+        return;
+    }
     const kg_kernel_forward_t what = {
         .channel = f->msg.channel,
         .msg_type = f->msg.msg_type,
+        .subshell_id = subshell,
         .metadata = kg_buf_slice(&f->msg.metadata),
         .content = kg_buf_slice(&f->msg.content),
         .buffers = f->msg.buffers,
@@ -328,6 +337,9 @@ static void forward_send(kg_forward_t *f)
     if (kg_kernel_forward(context->inc->kernel, &what, &sink, f, &request, &err)) {
         forward_failed(f, &err);
         return;
+    }
+    if (f->msg.kind == KG_CLIENT_DELETE_SUBSHELL) {
+        kg_subshell_ended(context->inc, f->msg.subshell_id);
     }
     context->bridge->waiting--;
     context->bridge->sent++;
@@ -369,6 +381,11 @@ static int keep_buffers(kg_forward_t *f)
     return 0;
 }
 
+static bool may_go(const kg_context_t *context, const kg_client_msg_t *msg)
+{
+    return kernel_usable(context) && !kg_subshell_waits(context, msg);
+}
+
 static int check_room(const kg_context_t *context, const kg_client_msg_t *msg, kg_err_t *err)
 {
     const kg_bridge_t *bridge = context->bridge;
@@ -376,13 +393,13 @@ static int check_room(const kg_context_t *context, const kg_client_msg_t *msg, k
         return kg_err_set(err, KG_ERR_QUEUE_FULL, "%u messages wait for this kernel already.",
                           bridge->waiting + bridge->sent);
     }
-    if (!kernel_usable(context) &&
+    if (!may_go(context, msg) &&
         bridge->waiting_bytes + message_bytes(msg) > KG_FORWARDS_WAIT_BYTES) {
         return kg_err_set(err, KG_ERR_QUEUE_FULL,
                           "Messages of %zu bytes wait for this kernel already.",
                           bridge->waiting_bytes);
     }
-    return 0;
+    return kg_subshell_check_room(context, msg, err);
 }
 
 /* Takes msg. */
@@ -410,7 +427,7 @@ static void forward(kg_attach_t *a, kg_client_msg_t *msg)
     if (f->msg.kind != KG_CLIENT_KERNEL_INFO) {
         kg_sandbox_touch(context->sandbox); /* clients ask for that alone, and often */
     }
-    if (kernel_usable(context)) {
+    if (may_go(context, &f->msg)) {
         forward_send(f);
     } else if (keep_buffers(f)) {
         (void)kg_oom(&err);
@@ -438,7 +455,7 @@ void kg_bridge_pump(kg_context_t *context)
     kg_forward_t *f = NULL;
     kg_forward_t *next = NULL;
     DL_FOREACH_SAFE (bridge->forwards, f, next) {
-        if (!f->request && context->state == KG_CTX_READY) {
+        if (!f->request && may_go(context, &f->msg)) {
             forward_send(f);
         }
     }
@@ -507,7 +524,7 @@ void kg_bridge_dead(kg_context_t *context, const kg_err_t *why)
 
 /* ---- the client speaks ---- */
 
-static unsigned features_of(const kg_context_t *context)
+unsigned kg_bridge_features(const kg_context_t *context)
 {
     kg_json_value_t info = {0};
     unsigned features = 0;
@@ -612,7 +629,7 @@ int kg_attach_send(kg_attach_t *a, const kg_ws_msg_t *frame, kg_err_t *err)
     const kg_client_limits_t limits = {
         .code_max = a->context->core->config.code_max,
         .content_max = CONTENT_MAX,
-        .features = features_of(a->context),
+        .features = kg_bridge_features(a->context),
     };
     if (kg_client_msg_check(frame, &limits, &msg, &why) ||
         (a->context->core->draining && kg_core_ready(a->context->core, &why))) {

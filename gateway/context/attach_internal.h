@@ -14,6 +14,7 @@ enum {
     /* With it and unanswered; with those that wait fewer than KG_KERNEL_REQUESTS_MAX, so that there
      * is room for what others ask. */
     KG_FORWARDS_SENT_MAX = 128,
+    KG_SUBSHELLS_MAX = 64,    /* at one kernel: each is a thread of its */
     KG_INPUT_LEFT_MS = 5000,  /* a run waits for the input of a client that has left */
     KG_INPUT_AWAY_MS = 30000, /* that may come back */
 };
@@ -40,8 +41,9 @@ typedef struct kg_forward {
     struct kg_forward *prev, *next;
 } kg_forward_t;
 
-typedef struct kg_away kg_away_t; /* attach_away.c */
-typedef struct kg_seen kg_seen_t; /* attach_seen.c */
+typedef struct kg_away kg_away_t;           /* attach_away.c */
+typedef struct kg_seen kg_seen_t;           /* attach_seen.c */
+typedef struct kg_subshells kg_subshells_t; /* attach_subshell.c */
 
 struct kg_attach {
     kg_context_t *context; /* NULL: it was told the end */
@@ -118,6 +120,8 @@ void kg_bridge_pass(kg_context_t *context,
 void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header, bool forward);
 bool kg_bridge_is_forward(const kg_context_t *context, const char *msg_id);
 const char *kg_bridge_state(const kg_context_t *context); /* an execution_state */
+/* KG_CLIENT_DEBUGGER …: what the kernel said that it has; 0 before that (attach.c). */
+unsigned kg_bridge_features(const kg_context_t *context);
 
 /* ---- attach_away.c ---- */
 
@@ -132,6 +136,26 @@ void kg_seen_note(const kg_attach_t *attach, const kg_client_msg_t *msg, const k
  * still to come, or was given, or is given here. */
 bool kg_seen_before(kg_attach_t *attach, const kg_client_msg_t *msg);
 void kg_seen_clear(kg_bridge_t *bridge);
+
+/* ---- attach_subshell.c ---- */
+
+/* The kernel has answered one of the three requests that are about subshells. */
+void kg_subshell_reply(kg_inc_t *inc, const kg_client_msg_t *asked, const kg_jmsg_t *reply);
+/* Nothing is to go there any more. */
+void kg_subshell_ended(kg_inc_t *inc, const char *id);
+/* quota_exceeded: a CREATE_SUBSHELL above KG_SUBSHELLS_MAX, with those that are being made. */
+int kg_subshell_check_room(const kg_context_t *context, const kg_client_msg_t *msg, kg_err_t *err);
+/* It names a subshell, and which there are is still being asked. */
+bool kg_subshell_waits(const kg_context_t *context, const kg_client_msg_t *msg);
+/* For a message to the kernel that is there now. NULL: the main shell, where kernels go that have
+ * no subshells, and a kernel_info_request, which is about the kernel. not_found: it names another.
+ */
+int kg_subshell_choose(const kg_context_t *context,
+                       const kg_client_msg_t *msg,
+                       const char **ret_id,
+                       kg_err_t *err);
+void kg_subshells_ask(kg_inc_t *inc); /* of an adopted kernel, which is ready */
+void kg_subshells_free(kg_inc_t *inc);
 
 /* ---- told by the room's other files ---- */
 

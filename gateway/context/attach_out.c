@@ -124,7 +124,8 @@ static void say_idle(kg_context_t *context, kg_attach_t *to, kg_slice_t parent)
     }
 }
 
-/* content: of the reply, and of an error on iopub for people to see (empty: none). */
+/* content: of the reply, and of an error on iopub for people to see (empty: none), or because there
+ * is no reply. */
 static void answer(kg_context_t *context,
                    kg_attach_t *to,
                    kg_channel_t channel,
@@ -181,7 +182,8 @@ void kg_bridge_refuse(kg_context_t *context,
         write_error(&shown, "", name, err->message)) {
         return;
     }
-    bool people = strcmp(request_type, "execute_request") == 0;
+    char type[64];
+    bool people = strcmp(request_type, "execute_request") == 0 || !reply_type(request_type, type);
     const kg_slice_t content[2] = {kg_buf_slice(&reply),
                                    people ? kg_buf_slice(&shown) : (kg_slice_t){0}};
     answer(context, to, channel, request_type, parent, content);

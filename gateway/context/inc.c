@@ -116,6 +116,7 @@ void kg_inc_close(kg_inc_t **inc)
     }
     i->context = NULL;
     kg_buf_fini(&i->info);
+    kg_subshells_free(i);
     drop_items(i);
     release_held(i);
     kg_timer_close(&i->pump);
@@ -415,12 +416,16 @@ static void on_ready(void *user, kg_json_value_t info)
     if (!context) {
         return;
     }
-    if (inc->adopting) {
+    bool adopted = inc->adopting;
+    if (adopted) {
         kg_kernel_adopted(inc);
     } else {
         started(inc);
     }
     kg_bridge_ready(inc, info);
+    if (adopted) {
+        kg_subshells_ask(inc);
+    }
     kg_wait_t *waits = KG_TAKE(context->ready_waits);
     kg_sandbox_t *sandbox = context->sandbox;
     context->fresh = false;

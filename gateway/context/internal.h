@@ -423,7 +423,8 @@ struct kg_inc {
     kg_utf8_stream_t streams[2];
     char voice[KG_MSG_ID_MAX]; /* session of the kernel's messages; "" before the first */
     kg_buf_t info;             /* its kernel_info_reply's content, canonical; empty: not known */
-    kg_inc_t *prev, *next;     /* of the core */
+    struct kg_subshells *subshells; /* attach_subshell.c; NULL: none yet */
+    kg_inc_t *prev, *next;          /* of the core */
 };
 
 int kg_inc_start(kg_context_t *context, kg_err_t *err);

@@ -19,8 +19,13 @@ int kg_kernel_forward(kg_kernel_t *k,
     if (rc < 0) {
         return rc;
     }
-    rc = kg_request_forward(&k->session, forward->msg_type, forward->metadata, forward->content,
-                            &out);
+    const kg_forward_args_t args = {
+        .msg_type = forward->msg_type,
+        .subshell_id = forward->subshell_id,
+        .metadata = forward->metadata,
+        .content = forward->content,
+    };
+    rc = kg_request_forward(&k->session, &args, &out);
     rc = rc < 0 ? rc : kg_out_add_buffers(&out, forward->buffers, forward->buffer_count);
     if (rc < 0) {
         return kg_err_set(err, kg_err_from_errno(rc), "the message could not be built");

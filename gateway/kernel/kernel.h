@@ -253,7 +253,8 @@ int kg_kernel_ask(kg_kernel_t *kernel,
 typedef struct kg_kernel_forward {
     kg_channel_t channel; /* SHELL or CONTROL */
     const char *msg_type;
-    kg_slice_t metadata; /* canonical JSON objects, complete */
+    const char *subshell_id; /* with SHELL: one that the kernel has; NULL or "": the main shell */
+    kg_slice_t metadata;     /* canonical JSON objects, complete */
     kg_slice_t content;
     const kg_slice_t *buffers;
     size_t buffer_count;

@@ -11,7 +11,8 @@ from typing import Any, Iterator
 
 import pytest
 from harness.client import Client, Sandbox
-from harness.daemon import Daemon, wait_for
+from harness.daemon import TEMPLATE, Daemon, wait_for
+from harness.jupyter import Channels, kernel_of
 from harness.processes import first_init, host_pid, inits, of_sandbox
 
 pytestmark = pytest.mark.smoke
@@ -503,3 +504,21 @@ def test_what_the_gateway_had_under_way_is_told_of(daemon: Daemon) -> None:
     box.client.delete(f"{box.path}/processes/{cut['pid']}")
     assert [p["pid"] for p in box.get("/processes")["items"]] == [over["pid"]]
     box.delete()
+
+
+def test_subshells_outlive_the_gateway(daemon: Daemon) -> None:
+    if "python" not in TEMPLATE:
+        pytest.skip("its cell is in Python")
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    with Channels(sandbox.client, kernel_of(sandbox)) as ws:
+        if "kernel subshells" not in ws.ask("kernel_info_request")[0]["content"].get("supported_features", []):
+            pytest.skip("this template's kernel has no subshells")
+        made = ws.ask("create_subshell_request", {}, "control")[0]["content"]["subshell_id"]
+        cell = ws.send("execute_request", {"code": "import time\nprint('up')\nwhile True: time.sleep(0.05)"})
+        ws.until(lambda m: m["header"]["msg_type"] == "stream" and m["parent_header"]["msg_id"] == cell)
+    sandbox.client = kill_gateway(daemon)
+    with Channels(sandbox.client, kernel_of(sandbox)) as ws:
+        for subshell, want in ((made, "complete"), ("nobody's", "error")):
+            reply, _ = ws.ask("is_complete_request", {"code": "1"}, subshell=subshell)
+            assert reply["content"]["status"] == want, reply
+    assert sandbox.post(f"/contexts/{kernel_of(sandbox)}/interrupt")["interrupted"] is True

@@ -30,8 +30,11 @@ static void forward(const kg_client_msg_t *msg)
     kg_slice_t frames[KG_OUT_FRAMES];
     kg_jmsg_t back;
     must(kg_wire_key_set(&session.key, "secret", 6) == 0);
-    must(kg_request_forward(&session, msg->msg_type, kg_buf_slice(&msg->metadata),
-                            kg_buf_slice(&msg->content), &out) == 0);
+    const kg_forward_args_t args = {.msg_type = msg->msg_type,
+                                    .subshell_id = msg->subshell_id,
+                                    .metadata = kg_buf_slice(&msg->metadata),
+                                    .content = kg_buf_slice(&msg->content)};
+    must(kg_request_forward(&session, &args, &out) == 0);
     kg_out_frames(&out, frames);
     must(kg_jmsg_parse(frames, KG_OUT_FRAMES, &session.key, &back, NULL) == 0);
     must(strcmp(back.msg_type, msg->msg_type) == 0 && strcmp(back.session, "s") == 0);

@@ -132,10 +132,13 @@ class Channels:
         self.ws.close()
 
     def send(self, msg_type: str, content: Any = None, channel: str = "shell", *, msg_id: str | None = None,
-             buffers: list[bytes] = [], parent: Any = None, metadata: Any = None) -> str:
+             buffers: list[bytes] = [], parent: Any = None, metadata: Any = None,
+             subshell: str | None = None) -> str:
         msg_id = msg_id or uuid.uuid4().hex
         header = {"msg_id": msg_id, "msg_type": msg_type, "session": self.session, "username": "tester",
                   "version": "5.3", "date": "2026-01-02T03:04:05.678901Z"}
+        if subshell is not None:
+            header["subshell_id"] = subshell
         parts = {"header": header, "parent_header": parent or {}, "metadata": metadata or {},
                  "content": {} if content is None else content}
         if self.v1:

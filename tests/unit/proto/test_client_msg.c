@@ -89,11 +89,13 @@ static void header_without_ids_refused(void **state)
         "{\"msg_id\":\"1\",\"msg_type\":\"x\",\"username\":{}}",
         "{\"msg_id\":\"1\",\"msg_type\":\"x\",\"version\":5.3}",
         "{\"msg_id\":\"1\",\"msg_type\":\"x\",\"date\":{}}",
+        "{\"msg_id\":\"1\",\"msg_type\":\"x\",\"subshell_id\":1}",
     };
     for (size_t i = 0; i < KG_ARRAY_LEN(bad); i++) {
         assert_int_equal(open_header(bad[i]), -EBADMSG);
     }
     assert_int_equal(open_header("{\"msg_id\":\"1\",\"msg_type\":\"x\"}"), 0);
+    assert_int_equal(open_header("{\"msg_id\":\"1\",\"msg_type\":\"x\",\"subshell_id\":null}"), 0);
     /* as jupyter_server's GatewayKernelClient has it */
     assert_int_equal(open_header("{\"msg_id\":\"1\",\"msg_type\":\"x\",\"date\":1796086192.43}"),
                      0);
@@ -286,6 +288,27 @@ static void features_let_through(void **state)
     }
 }
 
+/* On shell by the header; that of a message on control says nothing, what is to be ended does. */
+static void subshell_named(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"msg_id\":\"1\",\"msg_type\":\"delete_subshell_request\",\"subshell_id\":\"h\"}";
+    static const char content[] = "{\"subshell_id\":\"c\"}";
+    KG_AUTO(kg_client_msg_fini) kg_client_msg_t shell = {0};
+    KG_AUTO(kg_client_msg_fini) kg_client_msg_t control = {0};
+    kg_client_limits_t able = limits;
+    able.features = KG_CLIENT_SUBSHELLS;
+    kg_ws_msg_t frame = frame_of(KG_CHANNEL_SHELL, header, content);
+    assert_int_equal(kg_client_msg_open(&frame, &shell, NULL), 0);
+    assert_string_equal(shell.subshell_id, "h");
+    frame = frame_of(KG_CHANNEL_CONTROL, header, content);
+    assert_int_equal(kg_client_msg_open(&frame, &control, NULL), 0);
+    assert_string_equal(control.subshell_id, "");
+    assert_int_equal(kg_client_msg_check(&frame, &able, &control, NULL), 0);
+    assert_string_equal(control.subshell_id, "c");
+}
+
 static void input_and_shutdown_read(void **state)
 {
     (void)state;
@@ -385,9 +408,10 @@ static void forwarded_under_our_session(void **state)
     assert_int_equal(kg_wire_key_set(&s.key, "key", 3), 0);
     assert_int_equal(
         read_as(KG_CHANNEL_SHELL, "comm_msg", "{\"comm_id\":\"c\"}", &limits, &msg, &err), 0);
-    assert_int_equal(kg_request_forward(&s, msg.msg_type, kg_slice_cstr("{\"m\":1}"),
-                                        kg_buf_slice(&msg.content), &out),
-                     0);
+    kg_forward_args_t args = {.msg_type = msg.msg_type,
+                              .metadata = kg_slice_cstr("{\"m\":1}"),
+                              .content = kg_buf_slice(&msg.content)};
+    assert_int_equal(kg_request_forward(&s, &args, &out), 0);
     kg_out_frames(&out, frames);
     assert_int_equal(kg_jmsg_parse(frames, KG_OUT_FRAMES, &s.key, &back, &err), 0);
     assert_string_equal(back.session, "inc");
@@ -395,6 +419,13 @@ static void forwarded_under_our_session(void **state)
     assert_string_equal(back.msg_type, "comm_msg");
     assert_true(kg_slice_eq_cstr(back.metadata.raw, "{\"m\":1}"));
     assert_true(kg_slice_eq_cstr(back.content.raw, "{\"comm_id\":\"c\",\"data\":{}}"));
+    assert_int_equal(kg_json_get(back.header, "subshell_id").type, KG_JSON_ABSENT);
+    kg_out_fini(&out);
+    args.subshell_id = "a\"b";
+    assert_int_equal(kg_request_forward(&s, &args, &out), 0);
+    kg_out_frames(&out, frames);
+    assert_int_equal(kg_jmsg_parse(frames, KG_OUT_FRAMES, &s.key, &back, &err), 0);
+    assert_true(kg_slice_eq_cstr(kg_json_get(back.header, "subshell_id").raw, "\"a\\\"b\""));
 }
 
 int main(void)
@@ -408,6 +439,7 @@ int main(void)
         cmocka_unit_test(content_completed),
         cmocka_unit_test(wrong_content_refused),
         cmocka_unit_test(features_let_through),
+        cmocka_unit_test(subshell_named),
         cmocka_unit_test(input_and_shutdown_read),
         cmocka_unit_test(depth_and_size_capped),
         cmocka_unit_test(buffers_of_comms_alone),
