@@ -394,7 +394,7 @@ static void operation(pen_t *p, const kg_op_t *op)
         raw(p, " The body is the bytes.");
     }
     if (op->flags & KG_OP_TEXT_IN) {
-        raw(p, " The body is what a frame has in its required field.");
+        text(p, " The body is the `call` alone, which a frame has as a field.");
     }
     raw(p, op->flags & KG_OP_HTTP_ONLY ? " Over HTTP only." : "");
     mark(p, "</p>\n", "\n");
@@ -485,7 +485,7 @@ int kg_docs_html(kg_buf_t *out)
         "<style>body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;"
         "padding:0 1rem}table{border-collapse:collapse;width:100%;margin:.5rem 0}"
         "th,td{text-align:left;vertical-align:top;padding:.2rem .6rem;border-bottom:1px solid "
-        "#ccc;overflow-wrap:anywhere}h3{margin:2rem 0 0}"
+        "#ccc;overflow-wrap:break-word}h3{margin:2rem 0 0}"
         "code{font-family:ui-monospace,monospace}</style></head><body>\n"
         "<h1>Sandal " SANDAL_VERSION "</h1>\n");
     body(&p);
