@@ -34,7 +34,8 @@ typedef struct kg_kept {
 
 struct kg_away {
     kg_core_t *core;
-    kg_attach_t *attach;
+    struct kg_away *prev, *next; /* of the core's, until it is back */
+    bool is_back;
     char name[KG_AWAY_NAME_MAX];
     uint64_t for_ns;
     size_t max;
@@ -97,11 +98,33 @@ static void drop(kg_away_t *away, kg_kept_t *k)
     kept_free(k);
 }
 
+static void drop_oldest(kg_away_t *away)
+{
+    drop(away, away->first_output ? away->first_output : away->kept);
+}
+
+/* NULL: nothing is kept for anyone. */
+static kg_away_t *find_largest(const kg_core_t *core)
+{
+    kg_away_t *largest = NULL;
+    kg_away_t *away = NULL;
+    DL_FOREACH (core->all_away, away) {
+        largest = away->kept && (!largest || away->bytes > largest->bytes) ? away : largest;
+    }
+    return largest;
+}
+
+/* Over the bound of all it is who has most that loses, lest one's output costs another its replies.
+ */
 static void keep_within(kg_away_t *away)
 {
-    while (away->kept &&
-           (away->bytes > away->max || away->core->away_bytes > KG_AWAY_TOTAL_BYTES)) {
-        drop(away, away->first_output ? away->first_output : away->kept);
+    while (away->kept && away->bytes > away->max) {
+        drop_oldest(away);
+    }
+    kg_away_t *largest = NULL;
+    while (away->core->away_bytes > KG_AWAY_TOTAL_BYTES &&
+           (largest = find_largest(away->core)) != NULL) {
+        drop_oldest(largest);
     }
 }
 
@@ -234,10 +257,10 @@ int kg_attach_keep(kg_attach_t *attach, const kg_away_opts_t *opts)
         return -ENOMEM;
     }
     away->core = attach->context->core;
-    away->attach = attach;
     away->for_ns = kg_ms(opts->for_ms);
     away->max = opts->bytes;
     (void)kg_format(away->name, sizeof(away->name), "%s", opts->name);
+    DL_APPEND(away->core->all_away, away);
     attach->away = away;
     return 0;
 }
@@ -253,6 +276,9 @@ void kg_away_destroy(kg_away_t **away)
         kg_kept_t *k = a->kept;
         take_kept(a, k);
         kept_free(k);
+    }
+    if (!a->is_back) {
+        DL_DELETE(a->core->all_away, a);
     }
     kg_timer_close(&a->patience);
     kg_buf_fini(&a->lost_parent);
@@ -375,6 +401,8 @@ bool kg_attach_return(kg_attach_t **attach, const char *name)
     }
     kg_away_t *away = a->away;
     a->away = NULL;
+    away->is_back = true;
+    DL_DELETE(away->core->all_away, away);
     a->sink = fresh->sink;
     a->user = fresh->user;
     a->context->bridge->left--;

@@ -500,7 +500,8 @@ struct kg_core {
     kg_core_stats_t stats;
     struct kg_fsop *fsops; /* files_priv.h */
     struct kg_upload *uploads;
-    size_t away_bytes; /* kept for clients that are away (attach_away.c) */
+    struct kg_away *all_away; /* attach_away.c: clients that are away, */
+    size_t away_bytes;        /* and what is kept for them */
     kg_expose_base_t expose;
     struct kg_connection *connections; /* connect_internal.h */
     kg_pools_t *pools;                 /* NULL: none */

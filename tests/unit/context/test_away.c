@@ -120,6 +120,47 @@ static void what_is_kept_is_bounded(void **state)
     drop(rig, sbx);
 }
 
+/* The bound of all is met: who has most kept loses output, and nobody else a reply. */
+static void much_of_one_costs_no_other(void **state)
+{
+    static const char text[100001] = {0};
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t loud;
+    client_t quiet;
+    KG_AUTO_BUF kg_buf_t content = {0};
+    const kg_away_opts_t opts = {.name = "loud", .for_ms = 60000, .bytes = 1 << 20};
+    kg_ws_msg_t msg = {.channel = KG_CHANNEL_IOPUB,
+                       .parts = {kg_slice_cstr("{\"msg_type\":\"display_data\"}"),
+                                 kg_slice_cstr("{}"), kg_slice_cstr("{}")}};
+    assert_int_equal(kg_json_quote(&content, text, sizeof(text) - 1), 0);
+    open_client(&loud, main_context(sbx));
+    open_client(&quiet, main_context(sbx));
+    assert_int_equal(kg_attach_keep(loud.attach, &opts), 0);
+    leave(&quiet, "quiet", 60000, 1 << 20);
+    msg.parts[3] = kg_buf_slice(&content);
+    kg_attach_missed(loud.attach, &msg);
+    size_t others = KG_AWAY_TOTAL_BYTES - rig->core->away_bytes; /* not an output more */
+    rig->core->away_bytes += others;
+    assert_true(come_back(&quiet, main_context(sbx), "quiet"));
+    say(&quiet, KG_CHANNEL_SHELL, "execute_request", "cell", "{\"code\":\"1\"}");
+    leave(&quiet, "quiet", 60000, 1 << 20);
+    const kg_run_opts_t run_opts = rig_opts("6 * 7");
+    json_decref(rig_end(rig, rig_run(rig, sbx, &run_opts), 20000));
+    assert_true(come_back(&quiet, main_context(sbx), "quiet"));
+    assert_true(heard(&quiet, "shell execute_reply cell ok\n"));
+    assert_int_equal(times(&quiet, "iopub stream "), 0);
+    kg_attach_leave(&loud.attach);
+    assert_true(come_back(&loud, main_context(sbx), "loud"));
+    assert_int_equal(times(&loud, "iopub stream "), 1); /* which says so */
+    assert_int_equal(times(&loud, "iopub display_data "), 0);
+    rig->core->away_bytes -= others;
+    assert_int_equal(rig->core->away_bytes, 0);
+    close_client(&loud);
+    close_client(&quiet);
+    drop(rig, sbx);
+}
+
 static bool nobody_is_away(void *arg)
 {
     const kg_context_t *context = arg;
@@ -202,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(client_that_comes_back_hears_what_it_missed),
         cmocka_unit_test(what_is_kept_is_bounded),
+        cmocka_unit_test(much_of_one_costs_no_other),
         cmocka_unit_test(those_who_are_away_are_bounded),
         cmocka_unit_test(input_waits_for_who_comes_back),
     };
