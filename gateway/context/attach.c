@@ -131,6 +131,7 @@ void kg_run_client_destroy(kg_run_client_t **client)
         kg_buf_fini(&c->header);
         kg_buf_fini(&c->user_expressions);
         kg_buf_fini(&c->metadata);
+        kg_buf_fini(&c->question);
         kg_timer_close(&c->nobody);
         free(c);
     }

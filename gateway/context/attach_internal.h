@@ -79,6 +79,7 @@ struct kg_run_client {
     kg_buf_t header;
     kg_buf_t user_expressions;
     kg_buf_t metadata;
+    kg_buf_t question; /* content of its latest input_request */
     bool silent, store_history, stop_on_error;
     bool replied;
     kg_timer_t *nobody; /* it has left, and the run waits for its input */
@@ -172,6 +173,8 @@ void kg_bridge_free(kg_context_t *context);
 /* A copy, without its attach if that is none of this context. NULL: OOM. */
 kg_run_client_t *kg_run_client_new(const kg_run_client_opts_t *opts);
 void kg_run_client_destroy(kg_run_client_t **client);
+/* Its client is another attach from now on; a question that waits is put to it. */
+void kg_run_client_take(kg_run_t *run, kg_attach_t *attach);
 /* Not on iopub: its reply, or a question. */
 void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t *msg);
 /* It asks for input; or its client has left, or is back. */

@@ -437,6 +437,10 @@ void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t 
     if (client->attach) {
         kg_bridge_pass(context, client->attach, channel, msg, &header);
     }
+    if (channel == KG_CHANNEL_STDIN) {
+        kg_buf_clear(&client->question);
+        (void)kg_json_copy(&client->question, msg->content); /* else it is not put again */
+    }
     if (channel != KG_CHANNEL_SHELL) {
         return;
     }
@@ -445,6 +449,18 @@ void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t 
     if (client->stop_on_error && kg_slice_eq_cstr(status, "\"error\"")) {
         abort_queued(run);
     }
+}
+
+void kg_run_client_take(kg_run_t *run, kg_attach_t *attach)
+{
+    kg_run_client_t *client = run->client;
+    bool other = client->attach != attach;
+    client->attach = attach;
+    if (other && run->input_header.len > 0 && client->question.len > 0) {
+        kg_bridge_say(run->context, attach, KG_CHANNEL_STDIN, "input_request",
+                      kg_buf_slice(&client->header), kg_buf_slice(&client->question));
+    }
+    kg_run_client_waits(run);
 }
 
 /* Why the kernel did not reply; and on iopub, for a notebook keeps of a cell what comes there. */

@@ -102,8 +102,7 @@ bool kg_seen_before(kg_attach_t *attach, const kg_client_msg_t *msg)
         HASH_FIND_STR(attach->context->core->runs, seen->run, run);
     }
     if (run && run->client) {
-        run->client->attach = attach; /* its reply is still to come */
-        kg_run_client_waits(run);
+        kg_run_client_take(run, attach); /* its reply is still to come */
     } else if (seen->run[0] && seen->attach != attach->serial) {
         say_again(attach, msg, run);
     }

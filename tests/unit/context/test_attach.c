@@ -189,9 +189,34 @@ static void input_of_a_client_that_left_ends(void **state)
     rig_expect(rig, sbx, "a", "ok", "'end'");
     /* It has left before its cell asks. */
     open_client(&c, main_context(sbx));
-    say(&c, KG_CHANNEL_SHELL, "execute_request", "cell", ASKS);
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "other",
+        "{\"code\":\"try:\\n    b = input()\\nexcept EOFError:\\n    b = 'end'\","
+        "\"allow_stdin\":true}");
     close_client(&c);
-    rig_expect(rig, sbx, "a", "ok", "'end'");
+    rig_expect(rig, sbx, "b", "ok", "'end'");
+    drop(rig, sbx);
+}
+
+/* It has lost its connection and sends its cell again: the question is put to it again. */
+static void question_is_put_to_who_asks_again(void **state)
+{
+    static const char asks[] = "{\"code\":\"a = input('? ')\",\"allow_stdin\":true}";
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t c;
+    open_client(&c, main_context(sbx));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "cell", asks);
+    await(rig, &c, 1);
+    close_client(&c);
+    open_client(&c, main_context(sbx));
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "cell", asks);
+    say(&c, KG_CHANNEL_SHELL, "execute_request", "cell", asks); /* it has it now */
+    assert_int_equal(times(&c, "stdin input_request cell -\n"), 1);
+    say(&c, KG_CHANNEL_STDIN, "input_reply", "answers", "{\"value\":\"it\"}");
+    await(rig, &c, 2);
+    assert_true(heard(&c, "shell execute_reply cell ok\n"));
+    rig_expect(rig, sbx, "a", "ok", "'it'");
+    close_client(&c);
     drop(rig, sbx);
 }
 
@@ -392,6 +417,7 @@ int main(void)
         cmocka_unit_test(shutdown_is_the_callers),
         cmocka_unit_test(client_that_left_hears_nothing),
         cmocka_unit_test(input_of_a_client_that_left_ends),
+        cmocka_unit_test(question_is_put_to_who_asks_again),
         cmocka_unit_test(end_with_messages_that_wait),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
