@@ -525,8 +525,8 @@ static void on_iopub(void *user, const kg_jmsg_t *msg)
     kg_bridge_iopub(user, msg);
 }
 
-/* Of a run before the restart, and its log can't take it any more: the 1st, 2nd, 4th, 8th … */
-static void drop_earlier(kg_inc_t *inc)
+/* Of a run whose log can't take it any more: the 1st, 2nd, 4th, 8th … */
+static void drop_late(kg_inc_t *inc)
 {
     inc->dropped++;
     if (inc->context && (inc->dropped & (inc->dropped - 1)) == 0) {
@@ -535,20 +535,29 @@ static void drop_earlier(kg_inc_t *inc)
     }
 }
 
-/* What runs of an earlier gateway still print is never the present run's. Which of them it was is
- * not known any more: their latest takes it. What comes of a message of a client's (a handler of a
- * comm, a repr that prints) is no run's: the clients at the kernel have seen it. */
+/* Whose it is. What was asked for by a request that is not held any more is never the present
+ * run's: it is of a run that KG_HELD_RUNS others came after, or of a message of a client's (a
+ * handler of a comm, a repr that prints), and the clients at the kernel have seen it. Which run of
+ * an earlier gateway it was is not known: their latest takes it. Without a parent of ours it is the
+ * latest's. */
+static kg_run_t *claimant(kg_inc_t *inc, const kg_jmsg_t *msg)
+{
+    if (kg_kernel_is_earlier(inc->kernel, msg->parent_id)) {
+        return inc->left;
+    }
+    return kg_kernel_is_ours(inc->kernel, msg->parent_id) ? NULL : latest_run(inc);
+}
+
 static void on_orphan(void *user, const kg_jmsg_t *msg)
 {
     kg_inc_t *inc = user;
     if (inc->context && kg_bridge_is_forward(inc->context, msg->parent_id)) {
         return;
     }
-    bool earlier = kg_kernel_is_earlier(inc->kernel, msg->parent_id);
-    kg_run_t *run = earlier ? inc->left : latest_run(inc);
+    kg_run_t *run = claimant(inc, msg);
     if (!run || !run->opts || !run->mapper) {
-        if (earlier) {
-            drop_earlier(inc);
+        if (kg_kernel_is_ours(inc->kernel, msg->parent_id)) {
+            drop_late(inc);
         }
         return;
     }

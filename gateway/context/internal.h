@@ -417,7 +417,7 @@ struct kg_inc {
     kg_run_t *held[KG_HELD_RUNS]; /* ended, newest last */
     size_t held_count;
     kg_run_t *left;   /* the latest of an earlier gateway's runs in it, or NULL: a reference */
-    uint64_t dropped; /* messages of such runs that no log takes */
+    uint64_t dropped; /* messages of earlier runs that no log takes */
     kg_item_t *items; /* what came while something bigger is being applied, in order */
     kg_timer_t *pump;
     kg_utf8_stream_t streams[2];

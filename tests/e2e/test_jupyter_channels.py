@@ -16,6 +16,8 @@ from websockets.sync.client import connect
 
 SANITIZED = b"__asan_" in (BUILD / "sandald").read_bytes()  # keeps freed memory on purpose
 PYTHON = "python" in TEMPLATE
+HELD_RUNS = 16  # a kernel's ended runs that take late output
+KNOWN_PARENTS = 256  # requests whose headers are known
 # Its cells are in Python.
 pytestmark = pytest.mark.skipif(not PYTHON, reason="asks python questions")
 
@@ -343,6 +345,47 @@ def test_late_output_keeps_its_parent(sandbox: Sandbox) -> None:  # ZQ-04
         ws.answer(msg_id)
         late = ws.until(lambda m: m["header"]["msg_type"] == "stream")
         assert late["content"]["text"].startswith("late") and late["parent_header"]["msg_id"] == msg_id
+
+
+LATE = """import threading, time
+go = threading.Event()
+def late(): go.wait(); print('late', flush=True)
+"""
+
+
+def late_comes_while_a_run_goes(fresh: Sandbox, ws: Channels, daemon: Daemon) -> None:
+    """It is shown to who is attached, is in no run's log, and is told of."""
+    was = daemon.log().count("kernel.late_dropped")
+    with channels(fresh) as other:
+        running = other.send("execute_request", {"code": "print('mine', flush=True)\ngo.set()\nwhile not done.is_set(): time.sleep(0.01)"})
+        late = ws.until(lambda m: m["header"]["msg_type"] == "stream" and "late" in m["content"]["text"])
+        assert late["parent_header"]["msg_id"] != running
+        other.ask("interrupt_request", {}, "control")
+        other.answer(running)
+    runs = [fresh.get(f"/runs/{r['run']}") for r in fresh.get("/runs")["items"]]
+    assert runs[0]["stdout"] == "mine\n" and not runs[0]["late"], runs[0]
+    assert not [r for r in runs if "late" in r["stdout"] or r["late"]]
+    wait_for(lambda: daemon.log().count("kernel.late_dropped") > was)
+
+
+def test_late_output_of_a_run_long_ago_lands_in_no_other(fresh: Sandbox, daemon: Daemon) -> None:  # ZQ-04
+    with channels(fresh) as ws:
+        asked = ws.send("execute_request", {"code": LATE + "done = threading.Event()\nthreading.Thread(target=late, daemon=True).start()"})
+        ws.answer(asked)
+        for _ in range(HELD_RUNS + 1):
+            ws.execute("1")
+        late_comes_while_a_run_goes(fresh, ws, daemon)
+
+
+def test_late_output_of_a_message_long_ago_lands_in_no_run(fresh: Sandbox, daemon: Daemon) -> None:  # ZQ-04
+    """More messages came since than the gateway knows the headers of."""
+    with channels(fresh) as ws:
+        ws.execute(LATE + "done = threading.Event()\ndef target(comm, _): threading.Thread(target=late, daemon=True).start()\n"
+                          "get_ipython().kernel.comm_manager.register_target('late', target)")
+        ws.send("comm_open", {"comm_id": "c", "target_name": "late", "data": {}})
+        for _ in range(KNOWN_PARENTS + 1):
+            ws.ask("is_complete_request", {"code": "1"})
+        late_comes_while_a_run_goes(fresh, ws, daemon)
 
 
 # ---- ends ----
