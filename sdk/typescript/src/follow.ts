@@ -36,7 +36,7 @@ export interface Follower {
 export async function* linesOf(answer: Answer, silence: number): AsyncGenerator<string> {
   const reader = (answer.response.body as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
-  let rest = "";
+  let begun: string[] = []; // a line whose end has not come; joined once, for it may be as long as all that a run printed
   try {
     for (;;) {
       let timer: ReturnType<typeof setTimeout> | undefined;
@@ -45,9 +45,13 @@ export async function* linesOf(answer: Answer, silence: number): AsyncGenerator<
       });
       const { done, value } = await Promise.race([reader.read(), silent]).finally(() => clearTimeout(timer));
       if (done) return; // a last line without its end is none
-      const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
-      rest = lines.pop() as string;
-      for (const line of lines) if (line !== "") yield line;
+      const [first, ...lines] = decoder.decode(value, { stream: true }).split("\n") as [string, ...string[]];
+      begun.push(first);
+      for (const next of lines) {
+        const line = begun.join("");
+        begun = [next];
+        if (line !== "") yield line;
+      }
     }
   } finally {
     reader.cancel().catch(() => {}); // its end is not waited for: what ended it may hang

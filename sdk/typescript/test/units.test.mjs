@@ -297,3 +297,30 @@ test("forks and snapshots have their shapes", async () => {
     ]);
   });
 });
+
+test("a long line that comes in small pieces takes as long as its bytes", async () => {
+  const line = (size) => new TextEncoder().encode(`${JSON.stringify({ type: "result", run: "run-1", seq: 0, status: "ok", stdout: "é".repeat(size / 2) })}\n`);
+  const pieces = (bytes) => {
+    let from = 0;
+    return new ReadableStream({
+      pull(controller) {
+        if (from >= bytes.length) return controller.close();
+        controller.enqueue(bytes.subarray(from, from + 4095)); // odd: characters are cut, too
+        from += 4095;
+      },
+    });
+  };
+  let body;
+  const fetch = async (url) => new Response(url.endsWith("/sbx-1") ? JSON.stringify(SANDBOX) : pieces(body));
+  const sandal = new Sandal({ apiKey: "k", transport: "http", fetch });
+  const sb = await sandal.sandboxes.get("sbx-1");
+  const took = async (size) => {
+    body = line(size);
+    const begin = performance.now();
+    assert.equal((await sb.runCode("1")).stdout.length, size / 2);
+    return performance.now() - begin;
+  };
+  await took(1 << 20); // warm
+  const [small, large] = [await took(2 << 20), await took(32 << 20)];
+  assert.ok(large < 80 * small + 500, `2 MiB ${small} ms, 32 MiB ${large} ms`); // 16 times; 256 times where each piece costs what came before
+});
