@@ -25,8 +25,9 @@ export interface ExecOptions extends Omit<Fields, "sandbox" | "cmd" | "stream" |
   background?: boolean | undefined;
   /** Ends the call with the signal's reason, and kills the command. */
   signal?: AbortSignal | undefined;
-  onStdout?: ((text: string) => void) | undefined;
-  onStderr?: ((text: string) => void) | undefined;
+  /** The promise that it may return is waited for before the call ends; what it throws ends the call and kills the command. */
+  onStdout?: ((text: string) => unknown) | undefined;
+  onStderr?: ((text: string) => unknown) | undefined;
 }
 
 function shape(options: ExecOptions): Shape<CommandEvent, CommandResult> {
@@ -36,8 +37,8 @@ function shape(options: ExecOptions): Shape<CommandEvent, CommandResult> {
     result: (event) => event as CommandResultEvent,
     keeps: Boolean(stream),
     heard: (event) => {
-      if (event.type === "stdout") onStdout?.(event.text);
-      else if (event.type === "stderr") onStderr?.(event.text);
+      if (event.type === "stdout") return [onStdout?.(event.text)];
+      return event.type === "stderr" ? [onStderr?.(event.text)] : [];
     },
   };
 }

@@ -8,8 +8,8 @@ export interface Shape<E, R> {
   result(event: E): R;
   /** Whether events are kept for who iterates. */
   keeps: boolean;
-  /** Callbacks of the options. */
-  heard?(event: E, live: Live<E, R>): void;
+  /** Calls the options' callbacks and gives what they returned; `fail` is for what nothing waits for. */
+  heard?(event: E, live: Live<E, R>, fail: (error: unknown) => void): unknown[];
 }
 
 interface Waiting<E> {
@@ -39,6 +39,9 @@ export class Live<E, R> implements Promise<R>, AsyncIterable<E> {
   #isUnwanted = false;
   #announce: (() => void) | undefined;
   #known: Promise<void> | undefined;
+  /** Promises of callbacks that have not settled; the result waits for them. */
+  #pending = 0;
+  #conclude: (() => void) | undefined;
 
   /** @internal */
   constructor(core: Core, target: Target, shape: Shape<E, R>, signal: AbortSignal | undefined) {
@@ -71,7 +74,6 @@ export class Live<E, R> implements Promise<R>, AsyncIterable<E> {
     this.#announce?.();
     if (this.#isUnwanted) return void this.#drop();
     const event = this.#shape.event(wire);
-    if (wire.type === "result") this.#resolve(this.#shape.result(event));
     if (this.#waiting) {
       const waiting = this.#waiting;
       this.#waiting = undefined;
@@ -79,11 +81,24 @@ export class Live<E, R> implements Promise<R>, AsyncIterable<E> {
     } else if (this.#shape.keeps) {
       this.#events.push(event);
     }
+    this.#hear(event);
+    if (wire.type !== "result") return;
+    const result = this.#shape.result(event);
+    this.#conclude = () => this.#resolve(result);
+    if (this.#pending === 0) this.#conclude();
+  }
+
+  #hear(event: E): void {
     try {
-      this.#shape.heard?.(event, this);
+      for (const returned of this.#shape.heard?.(event, this, this.#giveUp) ?? []) {
+        if (typeof (returned as PromiseLike<unknown> | undefined)?.then !== "function") continue;
+        this.#pending++;
+        (returned as PromiseLike<unknown>).then(() => {
+          if (--this.#pending === 0) this.#conclude?.();
+        }, this.#giveUp);
+      }
     } catch (error) {
-      this.#settle({ error }); // a callback's own failure is the caller's to see
-      this.#following?.leave();
+      this.#giveUp(error);
     }
   }
 
@@ -100,10 +115,14 @@ export class Live<E, R> implements Promise<R>, AsyncIterable<E> {
     else waiting?.resolve({ done: true, value: undefined });
   }
 
-  // The caller is told at once; a run that was started here is interrupted as soon as its id is known.
-  #abort = (): void => {
+  #abort = (): void => this.#giveUp(this.#signal?.reason);
+
+  // For an abort, or a callback's own failure. The caller is told at once; a run that was started here is interrupted as soon as its id
+  // is known.
+  #giveUp = (error: unknown): void => {
     const isOwn = !this.#target.op.endsWith(".attach");
-    this.#settle({ error: this.#signal?.reason });
+    if (this.#isOver) return this.#reject(error); // the run has ended, and its result waits for callbacks, or this comes too late
+    this.#settle({ error });
     if (!isOwn) return this.#following?.leave();
     this.#isUnwanted = true;
     if (this.id !== null) void this.#drop();
@@ -163,7 +182,7 @@ export class Live<E, R> implements Promise<R>, AsyncIterable<E> {
     const event = this.#events.shift();
     if (event !== undefined) return Promise.resolve({ done: false, value: event });
     if (this.#failed) return Promise.reject(this.#failed.error);
-    if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
+    if (this.#isOver) return this.#ended.then(() => ({ done: true, value: undefined })); // callbacks may still be at work
     return new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
   }
 

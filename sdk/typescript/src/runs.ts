@@ -1,6 +1,7 @@
 // Runs of code: starting, following, answering.
 import { camelize, snakeize } from "./case.js";
 import type { Core } from "./core.js";
+import { ConflictError, NotFoundError } from "./errors.js";
 import type { WireEvent } from "./follow.js";
 import type { ClearEvent, DisplayEvent, ErrorEvent, ExecutionData, InputEvent, Operations, QueuedEvent, StartedEvent, TextEvent, TruncatedEvent, UpdateEvent } from "./generated.js";
 import type { RequestOptions } from "./http.js";
@@ -43,12 +44,13 @@ export interface RunOptions extends Omit<Fields, "sandbox" | "code" | "context" 
   onInput?: "wait" | "error" | ((request: InputEvent) => string | Promise<string>) | undefined;
   /** Ends the call with the signal's reason, and interrupts the run. */
   signal?: AbortSignal | undefined;
-  onStdout?: ((text: string) => void) | undefined;
-  onStderr?: ((text: string) => void) | undefined;
+  /** As all callbacks: the promise that it may return is waited for before the call ends; what it throws ends the call and interrupts the run. */
+  onStdout?: ((text: string) => unknown) | undefined;
+  onStderr?: ((text: string) => unknown) | undefined;
   /** Each thing that is shown, also one that takes another's place. */
-  onResult?: ((result: Result) => void) | undefined;
+  onResult?: ((result: Result) => unknown) | undefined;
   /** Every event. */
-  onEvent?: ((event: RunEvent) => void) | undefined;
+  onEvent?: ((event: RunEvent) => unknown) | undefined;
 }
 
 /** Where to take up a run's events, and whether to go on after its result. */
@@ -77,22 +79,26 @@ const ITERATED = shape(true);
 
 function callbacks(options: RunOptions): Shape<RunEvent, Execution> {
   const { onStdout, onStderr, onResult, onEvent, onInput } = options;
-  const heard = (event: RunEvent, run: Run): void => {
-    onEvent?.(event);
-    if (event.type === "stdout") onStdout?.(event.text);
-    else if (event.type === "stderr") onStderr?.(event.text);
-    else if (event.type === "display" || event.type === "update") onResult?.(event.result);
-    else if (event.type === "input" && typeof onInput === "function") void answer(event, run, onInput);
+  const heard = (event: RunEvent, run: Run, fail: (error: unknown) => void): unknown[] => {
+    const returned = [onEvent?.(event)];
+    if (event.type === "stdout") returned.push(onStdout?.(event.text));
+    else if (event.type === "stderr") returned.push(onStderr?.(event.text));
+    else if (event.type === "display" || event.type === "update") returned.push(onResult?.(event.result));
+    // Not among them: a run that ends meanwhile, as by its timeout, is not kept back by a question that nobody needs answered any more.
+    else if (event.type === "input" && typeof onInput === "function") answer(event, run, onInput).catch(fail);
+    return returned;
   };
   return { ...shape(Boolean(options.stream)), heard };
 }
 
-// A run that gets no answer would wait for ever: a function that fails interrupts it.
+// A run that gets no answer would wait for ever: a function that fails ends the call and interrupts the run.
 async function answer(event: InputEvent, run: Run, ask: (request: InputEvent) => string | Promise<string>): Promise<void> {
+  const value = await ask(event);
+  if (typeof value !== "string") throw new TypeError(`onInput gave ${value === null ? "null" : typeof value}: a string is wanted`);
   try {
-    await run.input(await ask(event));
-  } catch {
-    await run.interrupt().catch(() => {});
+    await run.input(value);
+  } catch (error) {
+    if (!(error instanceof ConflictError || error instanceof NotFoundError)) throw error; // these: it waits no more
   }
 }
 

@@ -47,6 +47,13 @@ test("an abort kills it", async () => {
   await until(async () => (await sb.exec("pgrep -f '^sleep 61'")).exitCode === 1);
 });
 
+test("a callback that throws fails the call and kills it", async () => {
+  for (const [seconds, onStdout] of [[62, () => { throw new RangeError("mine"); }], [63, async () => { throw new RangeError("mine"); }]]) {
+    assert.equal((await failure(sb.exec(`echo up; sleep ${seconds}`, { onStdout }))).message, "mine");
+    await until(async () => (await sb.exec(`pgrep -f '^sleep ${seconds}'`)).exitCode === 1);
+  }
+});
+
 test("a process in the background: input, events, end", async () => {
   const p = await sb.exec("read a; echo got $a; cat", { background: true });
   assert.equal(typeof p.pid, "number");

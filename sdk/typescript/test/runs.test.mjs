@@ -79,9 +79,54 @@ test("callbacks get what comes", async () => {
   assert.equal(r.text, "2");
 });
 
-test("a callback that throws fails the call", async () => {
-  const error = await failure(sb.runCode("print(1)", { onStdout: () => { throw new RangeError("mine"); } }));
-  assert.equal(error.message, "mine");
+const LONG = "import sys, time\nprint('o', flush=True)\nprint('e', file=sys.stderr, flush=True)\ndisplay(1)\ninput()\ntime.sleep(120)";
+const mine = new RangeError("mine");
+const throws = () => {
+  throw mine;
+};
+
+for (const [how, callback] of [["throws", throws], ["rejects", async () => throws()]]) {
+  for (const name of ["onStdout", "onStderr", "onResult", "onEvent", "onInput"]) {
+    test(`${name} that ${how} fails the call and interrupts the run`, async () => {
+      const context = await sb.contexts.create({ language: "python" });
+      assert.equal(await failure(sb.runCode(LONG, { context, onInput: () => "", [name]: callback })), mine);
+      await until(async () => (await sb.runs.list({ context }))[0].status === "interrupted");
+      assert.equal((await sb.runCode("5", { context })).text, "5");
+      await sb.contexts.remove(context);
+    });
+  }
+}
+
+test("onInput that gives no string is a TypeError", async () => {
+  const error = await failure(sb.runCode("input()", { onInput: () => undefined }));
+  assert.equal(error.name, "TypeError");
+  assert.match(error.message, /onInput gave undefined/);
+});
+
+test("onInput of a run that ended meanwhile keeps nothing back", async () => {
+  let late;
+  const r = await sb.runCode("input()", { timeout: 0.5, onInput: () => new Promise((_, reject) => (late = reject)) });
+  assert.equal(r.status, "timeout");
+  late(mine); // too late: nobody hears of it
+});
+
+test("a call ends after its callbacks' promises, and fails with them", async () => {
+  let done = 0;
+  const slow = async () => {
+    await new Promise((resolve) => setTimeout(resolve, 200)); // longer than the run
+    done++;
+  };
+  const run = sb.runCode("print(1)\n2", { stream: true, onStdout: slow, onResult: slow });
+  await all(run);
+  assert.equal(done, 2);
+  assert.equal((await run).text, "2");
+  const late = async (event) => {
+    if (event.type !== "result") return;
+    await slow();
+    throw mine;
+  };
+  assert.equal(await failure(sb.runCode("1", { onEvent: late })), mine);
+  assert.equal(await failure(all(sb.runCode("1", { stream: true, onEvent: late }))), mine);
 });
 
 test("a figure has its bytes", async () => {
