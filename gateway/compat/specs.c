@@ -44,12 +44,24 @@ static bool find_template(const kg_core_t *core,
     return false;
 }
 
+/* A fresh sandbox begins with its template's main kernel: where that is of no such language, the
+ * one beside which there is such a kernel is the nearest (JavaScript's is TypeScript's). */
+static bool find_speaker(const kg_core_t *core, const char *language, kg_template_kernel_t *ret)
+{
+    for (size_t i = 0; kg_template_kernel(core, i, ret); i++) {
+        if (ret->usable && !ret->hidden && kg_template_speaks(core, ret, language)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool kg_jupyter_template(const kg_core_t *core, const char *name, kg_template_kernel_t *ret)
 {
     const char *standard = kg_core_config(core)->default_template;
     return name
                ? find_template(core, name, NULL, ret) || find_template(core, standard, name, ret) ||
-                     find_template(core, NULL, name, ret)
+                     find_template(core, NULL, name, ret) || find_speaker(core, name, ret)
                : find_template(core, standard, NULL, ret);
 }
 

@@ -1,5 +1,6 @@
 /* gateway/context: what other surfaces look at without making JSON of it. */
 #include <string.h>
+#include <strings.h>
 
 #include "gateway/context/internal.h"
 
@@ -71,6 +72,25 @@ bool kg_template_kernel(const kg_core_t *core, size_t index, kg_template_kernel_
         ret_kernel->message_interrupt = lang->spec->interrupt_mode == KG_INTERRUPT_MESSAGE;
     }
     return true;
+}
+
+bool kg_template_speaks(const kg_core_t *core,
+                        const kg_template_kernel_t *kernel,
+                        const char *language)
+{
+    const kg_template_t *tpl = kg_templates_find(&core->templates, kernel->name);
+    const char *name = kg_language_canonical(language);
+    for (size_t i = 0; tpl && i < tpl->language_count; i++) {
+        const kg_tpl_language_t *lang = &tpl->languages[i];
+        bool found = strcasecmp(lang->name, name) == 0;
+        for (char **alias = lang->aliases; !found && alias && *alias; alias++) {
+            found = strcasecmp(*alias, name) == 0;
+        }
+        if (found) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int kg_template_resource(const kg_template_kernel_t *kernel,

@@ -29,6 +29,10 @@ typedef struct kg_template_kernel {
 } kg_template_kernel_t;
 /* The index-th template; false past the end. */
 bool kg_template_kernel(const kg_core_t *core, size_t index, kg_template_kernel_t *ret_kernel);
+/* It has a kernel of this language (any case), its main one or another; by aliases too. */
+bool kg_template_speaks(const kg_core_t *core,
+                        const kg_template_kernel_t *kernel,
+                        const char *language);
 /* Appends the small file NAME (a plain name, no path) of its folder. config where it cannot be
  * read. */
 int kg_template_resource(const kg_template_kernel_t *kernel,

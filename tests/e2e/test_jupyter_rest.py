@@ -243,6 +243,19 @@ def test_ga_02_sv_11_one_kernelspec(jupyter: Jupyter, name: str) -> None:
     assert spec["spec"]["language"] == "python"
 
 
+@pytest.mark.parametrize("name,template", [
+    *((name, "code-interpreter-node") for name in ("javascript", "js", "node", "JavaScript", "typescript", "ts")),
+    *((name, "code-interpreter-r") for name in ("R", "r", "ir"))])
+def test_kernels_by_the_names_of_languages(jupyter: Jupyter, client: Client, name: str, template: str) -> None:
+    if template not in [t["name"] for t in client.get("/v1/templates")["items"]]:
+        pytest.skip(f"{template} is not built here")
+    assert jupyter.get(f"/api/kernelspecs/{name}")["name"] == template
+    if name in ("javascript", "R"):  # the others start no other kernel
+        model = jupyter.post("/api/kernels", {"name": name})
+        assert sandbox_of(client, model["id"])["template"] == template
+        jupyter.call("DELETE", f"/api/kernels/{model['id']}", 204)
+
+
 def test_ga_03_logos() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as specs:
         Path(specs).chmod(0o755)

@@ -111,6 +111,14 @@ bool kg_template_kernel(const kg_core_t *core, size_t index, kg_template_kernel_
     return index < 3;
 }
 
+bool kg_template_speaks(const kg_core_t *core,
+                        const kg_template_kernel_t *kernel,
+                        const char *language)
+{
+    (void)core;
+    return strcmp(kernel->name, "python") == 0 && strcmp(language, "jython") == 0;
+}
+
 int kg_template_resource(const kg_template_kernel_t *kernel,
                          const char *name,
                          kg_buf_t *out,

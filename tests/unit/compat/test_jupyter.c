@@ -329,6 +329,8 @@ static void answers_have_jupyters_form(void **state)
          200,
          "\"kernelspecs\":{\"python\":{\"name\":\"python\""},
         {{.path = "/api/kernelspecs/python3", .headers = {ALICE}}, 200, "\"debugger\":true"},
+        {{.path = "/api/kernelspecs/jython", .headers = {ALICE}}, 200, "\"name\":\"python\""},
+        {{.path = "/api/kernelspecs/jithon", .headers = {ALICE}}, 404, "jithon not found"},
         {{.path = "/api/kernelspecs/unbuilt", .headers = {ALICE}}, 404, "unbuilt not found"},
         {{.path = "/api/kernelspecs/veiled", .headers = {ALICE}}, 200, "\"veiled\""},
         {{.path = "/api/kernelspecs/python", .headers = {VISITOR}}, 404, "not found"},
