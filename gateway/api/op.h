@@ -62,7 +62,7 @@ typedef enum kg_right {
     KG_RIGHT_NONE,    /* open to everybody */
     KG_RIGHT_USE,     /* scope use or admin */
     KG_RIGHT_SANDBOX, /* scope use or admin, or attach:{sandbox} for the one that is named: what is
-                         in it, not the sandbox itself */
+                         in it, not the sandbox itself, nor which kernels are there */
     KG_RIGHT_HANDLER, /* any key: the handler says more, when it knows what is asked for */
     KG_RIGHT_ADMIN    /* scope admin */
 } kg_right_t;

@@ -236,6 +236,13 @@ def test_keys_over_the_api(daemon: Daemon, client: Client, fresh: Sandbox) -> No
     guest = Sandbox(Client(daemon.url, made["key"]), fresh.record)
     assert guest.run("1+1")["text"] == "2"
     guest.client.error("DELETE", fresh.path, 403, "forbidden")
+    context = f"{fresh.path}/contexts/{fresh.get()['default_context']}"
+    guest.run("kept = 42")
+    guest.client.error("POST", f"{fresh.path}/contexts", 403, "forbidden", json={"language": "python"})
+    guest.client.error("POST", f"{context}/reset", 403, "forbidden", json={})
+    guest.client.error("DELETE", context, 403, "forbidden")
+    guest.client.post(f"{context}/interrupt", {})
+    assert guest.run("kept")["text"] == "42"
     other = Client(daemon.url, made["key"]).call("GET", "/v1/sandboxes/sbx-00000aaaaaaaaaaaaaaa")
     assert other.status_code in (403, 404)
 

@@ -464,12 +464,21 @@ static void scopes_decide(void **state)
     assert_int_equal(
         now(w, "key-attach", "contexts.find", "{\"context\":\"" FAKE_CONTEXT "\"}", &s), 200);
     assert_int_equal(now(w, "key-attach", "sandboxes.delete", "{" BOX "}", &s), 403);
-    static const char *const inside[] = {
-        "sandboxes.get", "sandboxes.resume", "contexts.reset", "contexts.delete",
-        "exec",          "processes.kill",   "fs.list",        "fs.read",
-        "fs.write",      "runs.interrupt"};
+    static const char *const inside[] = {"sandboxes.get",
+                                         "sandboxes.resume",
+                                         "contexts.update",
+                                         "contexts.interrupt",
+                                         "contexts.variables",
+                                         "contexts.connect",
+                                         "exec",
+                                         "processes.kill",
+                                         "fs.list",
+                                         "fs.read",
+                                         "fs.write",
+                                         "runs.interrupt"};
     static const char *const itself[] = {"sandboxes.pause", "sandboxes.update", "sandboxes.delete",
-                                         "expose", "unexpose"};
+                                         "expose",          "unexpose",         "contexts.create",
+                                         "contexts.reset",  "contexts.delete"};
     for (size_t i = 0; i < KG_ARRAY_LEN(inside); i++) {
         assert_int_equal(kg_op_find(inside[i])->right, KG_RIGHT_SANDBOX);
     }
@@ -477,6 +486,7 @@ static void scopes_decide(void **state)
         assert_int_equal(kg_op_find(itself[i])->right, KG_RIGHT_USE);
     }
     assert_int_equal(now(w, "key-attach", "sandboxes.pause", "{" BOX "}", &s), 403);
+    assert_int_equal(now(w, "key-attach", "contexts.create", "{" BOX "}", &s), 403);
     assert_int_equal(now(w, "key-attach", "exec", "{" BOX ",\"cmd\":\"ls\"}", &s), 200);
     assert_int_equal(now(w, "key-attach", "sandboxes.create", "{}", &s), 403);
     assert_int_equal(now(w, "key-attach", "sandboxes.list", "{}", &s), 403);
