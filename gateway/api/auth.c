@@ -25,6 +25,8 @@ struct kg_auth {
     unsigned char secret[crypto_generichash_KEYBYTES];
     unsigned next;
     cached_t cache[KG_AUTH_CACHE_MAX];
+    kg_fn *on_forget;
+    void *user;
 };
 
 int kg_auth_create(kg_store_t *store, const kg_clock_t *clock, kg_auth_t **ret_auth)
@@ -53,6 +55,15 @@ void kg_auth_destroy(kg_auth_t **auth)
 void kg_auth_forget(kg_auth_t *auth)
 {
     sodium_memzero(auth->cache, sizeof auth->cache);
+    if (auth->on_forget) {
+        auth->on_forget(auth->user);
+    }
+}
+
+void kg_auth_on_forget(kg_auth_t *auth, kg_fn *fn, void *user)
+{
+    auth->on_forget = fn;
+    auth->user = user;
 }
 
 static const cached_t *

@@ -9,6 +9,7 @@
 #include "gateway/base/buf.h"
 #include "gateway/base/clock.h"
 #include "gateway/base/err.h"
+#include "gateway/loop/loop.h"
 #include "gateway/store/store.h"
 
 /* Public plain data. */
@@ -29,8 +30,10 @@ void kg_auth_destroy(kg_auth_t **auth); /* NULL ok; NULLs the pointer */
 int kg_auth_check(kg_auth_t *auth, kg_slice_t plain, kg_principal_t *ret_who, kg_err_t *err);
 /* Whether the key of somebody who was let in is still good. True where the store cannot say. */
 bool kg_auth_lives(kg_auth_t *auth, const char *key_id);
-/* Forgets what it remembers (keys were added or removed). */
+/* Forgets what it remembers (keys were added or removed), and says so to who listens. */
 void kg_auth_forget(kg_auth_t *auth);
+/* One listener; NULL: none. It is called inside of the call that removes a key. */
+void kg_auth_on_forget(kg_auth_t *auth, kg_fn *fn, void *user);
 /* The one owner of keyless loopback, who may do all. */
 void kg_auth_local(kg_principal_t *ret_who);
 

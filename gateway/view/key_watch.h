@@ -1,5 +1,6 @@
 /* Sockets outlive the request that showed their key. While one is open its key is looked at each
- * few seconds; when that was removed or has expired the socket is told to end. */
+ * few seconds, and at once when a key is removed over the API; when it was removed or has expired
+ * the socket is told to end. */
 #ifndef KG_VIEW_KEY_WATCH_H
 #define KG_VIEW_KEY_WATCH_H
 

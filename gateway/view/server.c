@@ -124,6 +124,7 @@ static int copy_guard(kg_server_t *server, const kg_server_config_t *config)
 static void server_free(kg_server_t *server)
 {
     kg_timer_close(&server->timer);
+    kg_timer_close(&server->key_timer);
     if (server->workers) {
         kg_workq_close(&server->workers);
     }
@@ -149,6 +150,19 @@ static void on_timer(void *user)
 {
     kg_http_keep_alive(user, kg_now_ns());
     kg_key_watches_look(user);
+}
+
+static void on_key_timer(void *user)
+{
+    kg_key_watches_look(user);
+}
+
+/* The socket that asked for it may be one that ends: not inside of its own call, but before the
+ * next message of any is read. */
+static void on_keys_changed(void *user)
+{
+    kg_server_t *server = user;
+    kg_timer_start(server->key_timer, 0, 0);
 }
 
 static int listen_all(kg_server_t *server, const kg_server_config_t *config, kg_err_t *err)
@@ -218,6 +232,7 @@ int kg_server_start(kg_core_t *core,
         kg_api_set_tools(server->api, config->tools, server->workers);
     }
     rc = rc < 0 ? rc : kg_timer_create(server->loop, on_timer, server, &server->timer);
+    rc = rc < 0 ? rc : kg_timer_create(server->loop, on_key_timer, server, &server->key_timer);
     if (rc < 0) {
         kg_err_set(err, kg_err_from_errno(rc), "The server cannot be set up.");
     } else {
@@ -227,6 +242,7 @@ int kg_server_start(kg_core_t *core,
         server_free(server);
         return rc;
     }
+    kg_auth_on_forget(kg_api_auth(server->api), on_keys_changed, server);
     kg_timer_start(server->timer, ping_ms * KG_NS_PER_MS / 3, ping_ms * KG_NS_PER_MS / 3);
     *ret_server = server;
     return 0;

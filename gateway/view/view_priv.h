@@ -22,7 +22,8 @@ struct kg_server {
     kg_api_t *api;
     kg_edge_t *edge;
     kg_timer_t *timer;
-    kg_workq_t *workers; /* parse long requests */
+    kg_timer_t *key_timer; /* once, when keys were removed */
+    kg_workq_t *workers;   /* parse long requests */
     kg_guard_t guard;
     const kg_dialect_t *dialect; /* NULL: /v1 alone */
     size_t body_max;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -297,21 +298,35 @@ def test_two_thousand_idle_sockets(client: Client, daemon: Daemon, sandbox: Sand
     wait_for(lambda: sandbox.run("1")["text"] == "1")
 
 
+def remove_key(d: Daemon, client: Client, ident: str, how: str) -> None:
+    if how == "api":
+        client.delete(f"/v1/keys/{ident}")
+    else:
+        subprocess.run([str(BUILD / "sandald"), "keys", "remove", ident, "--state-dir", str(d.state)], check=True)
+
+
 @pytest.mark.smoke
-def test_sockets_end_with_their_key() -> None:
-    with Daemon("--timeouts-ping", "1") as d:
+@pytest.mark.parametrize("how,ping", [("api", "60"), ("command", "1")])  # keys are looked at three times in each `ping`
+def test_sockets_end_with_their_key(how: str, ping: str) -> None:
+    with Daemon("--timeouts-ping", ping) as d:
         client = Client(d.url, d.key)
         sandbox = client.sandbox(template=TEMPLATE)
         key = client.post("/v1/keys", {"owner": "local", "scopes": ["use"]}, expect=201)
         other = Client(d.url, key["key"])
         with other.socket() as gone, client.socket() as stays, Channels(other, sandbox.get()["default_context"]) as channels:
             assert gone.run(sandbox=sandbox.id, code="1")[-1]["status"] == "ok"
-            client.delete(f"/v1/keys/{key['id']}")
+            remove_key(d, client, key["id"], how)
+            if how == "api":  # what is sent from now on is not carried out
+                with contextlib.suppress(ConnectionClosed):
+                    gone.ws.send(json.dumps({"op": "run_code", "id": "late", "sandbox": sandbox.id, "code": "late = 1"}))
+                with contextlib.suppress(ConnectionClosed):
+                    channels.send("execute_request", {"code": "late = 1"})
             for ws in (gone.ws, channels.ws):
                 with pytest.raises(ConnectionClosed) as closed:
                     while True:
                         ws.recv(10)
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
+            assert len(client.get(f"{sandbox.path}/runs")["items"]) == 1
             assert stays.run(sandbox=sandbox.id, code="2")[-1]["text"] == "2"
 
 

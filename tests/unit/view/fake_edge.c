@@ -67,15 +67,14 @@ int kg_timer_create(kg_loop_t *loop, kg_fn *fn, void *user, kg_timer_t **ret_tim
         return -ENOMEM;
     }
     **ret_timer = (kg_timer_t){fn, user};
-    the_timer = *ret_timer;
     return 0;
 }
 
 void kg_timer_start(kg_timer_t *timer, uint64_t after_ns, uint64_t repeat_ns)
 {
-    (void)timer;
     (void)after_ns;
     (void)repeat_ns;
+    the_timer = timer; /* the latest */
 }
 
 void kg_timer_close(kg_timer_t **timer)
