@@ -9,8 +9,7 @@ import { pause, segment, type Answer, type RequestOptions } from "./http.js";
 import { Listing } from "./listing.js";
 import { delay, toBase64 } from "./platform.js";
 
-/** More than this goes in parts. In bytes. */
-const WHOLE_MAX = 32 << 20;
+/** Bytes that go in one request; more goes in parts, for a whole request that is cut begins anew. */
 const PART = 4 << 20;
 const TUS = { "Tus-Resumable": "1.0.0" };
 
@@ -136,7 +135,7 @@ export class Files {
     if (isStream(data)) return this.#upload(path, null, parts(data), options);
     const blob = data instanceof Blob ? data : new Blob([data as BlobPart]); // a copy: the caller may go on with its own
     const conditional = options.ifMatch !== undefined || options.ifNoneMatch !== undefined;
-    if (!conditional && (options.onProgress ? blob.size > 0 : blob.size > WHOLE_MAX)) {
+    if (!conditional && (options.onProgress ? blob.size > 0 : blob.size > PART)) {
       return this.#upload(path, blob.size, slices(blob), options);
     }
     const headers: Record<string, string> = { "Content-Type": "application/octet-stream" };
@@ -160,7 +159,7 @@ export class Files {
     try {
       await upload.create(path, total);
       for await (const part of data) {
-        await upload.append(part);
+        await upload.append(part, upload.offset + part.size === total);
         options.onProgress?.({ done: upload.offset, total });
       }
       if (total === null) await upload.finish();
@@ -346,19 +345,24 @@ class Upload {
     this.#url = `${this.path}/${id}`;
   }
 
-  async append(part: Blob): Promise<void> {
-    const end = this.offset + part.size;
+  /** Sends a part, and what is missing of it again as long as that gets anywhere. The last one puts the file in place. */
+  async append(part: Blob, isLast: boolean, headers: Record<string, string> = {}): Promise<void> {
     const start = this.offset;
-    for (let tries = 0; this.offset < end; tries++) {
+    const end = start + part.size;
+    for (let tries = 0; ; ) {
       try {
-        await this.#patch(part.slice(this.offset - start), {});
+        await this.#patch(part.slice(this.offset - start), headers);
         this.offset = end;
+        return;
       } catch (error) {
         const isBusy = error instanceof SandalError && error.status === 409; // the part before is still being put away
         if (!(error instanceof ConnectionError || isBusy || passes(error)) || tries >= this.core.http.settings.maxRetries) throw error;
-        await delay(pause(tries), this.options.signal);
-        await this.#ask();
+        await delay(pause(tries++), this.options.signal);
       }
+      const { offset, done } = await this.#state();
+      if (offset > this.offset) tries = 0;
+      this.offset = offset;
+      if (done || (!isLast && offset === end)) return;
     }
   }
 
@@ -367,15 +371,14 @@ class Upload {
     answer.end();
   }
 
-  async #ask(): Promise<void> {
-    const answer = await this.#send("HEAD", this.#url, {});
-    answer.end();
-    this.offset = Number(answer.response.headers.get("upload-offset"));
+  #state(): Promise<{ offset: number; done: boolean }> {
+    const { signal, requestTimeout } = this.options;
+    return this.core.http.json({ method: "GET", path: this.#url, headers: TUS, signal, requestTimeout }) as Promise<{ offset: number; done: boolean }>;
   }
 
   /** Says how long it was: that puts the file in place. */
-  async finish(): Promise<void> {
-    await this.#patch(new Blob([]), { "Upload-Length": String(this.offset) });
+  finish(): Promise<void> {
+    return this.append(new Blob([]), true, { "Upload-Length": String(this.offset) });
   }
 
   async cancel(): Promise<void> {

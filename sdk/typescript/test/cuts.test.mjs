@@ -93,6 +93,39 @@ test("an upload goes on where it was cut", async () => {
   between.close();
 });
 
+test("an upload goes on however often it is cut", async () => {
+  const data = new Uint8Array(6 << 20).map((_, i) => (i * 17) >> 2);
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url });
+  const mine = await sandal.sandboxes.get(sb.id);
+  for (const [name, content] of [["bytes", data], ["text", "x".repeat(data.length)], ["parts", new Blob([data]).stream()]]) {
+    between.state.cut = { upEach: 1 << 20 }; // more cuts than a call has tries
+    const { cuts } = between.state;
+    await mine.fs.write(name, content);
+    assert.ok(between.state.cuts - cuts > 4, `${name}: ${between.state.cuts - cuts} cuts`);
+    assert.equal(Buffer.compare(await sb.fs.read(name), typeof content === "string" ? Buffer.from(content) : data), 0, name);
+  }
+  between.close();
+});
+
+test("an upload whose answers are lost is there when its call resolves", async () => {
+  const data = new Uint8Array((4 << 20) + 1);
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url });
+  const mine = await sandal.sandboxes.get(sb.id);
+  for (const stream of [false, true]) {
+    for (let answers = 0, isThrough = false; !isThrough; answers++) {
+      between.state.cut = { answers }; // the next one is lost
+      const { cuts } = between.state;
+      await mine.fs.write(`answered-${stream}-${answers}`, stream ? new Blob([data]).stream() : data);
+      assert.equal((await sb.fs.stat(`answered-${stream}-${answers}`)).size, data.length);
+      isThrough = between.state.cuts === cuts;
+      assert.ok(answers < 10);
+    }
+  }
+  between.close();
+});
+
 test("a watch whose connection is cut tells of the gap", async () => {
   await sb.fs.mkdir("watched");
   const between = await proxy();

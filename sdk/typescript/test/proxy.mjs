@@ -5,15 +5,26 @@ const target = new URL(process.env.SANDAL_URL);
 
 /**
  * `cut.down` and `cut.up`: bytes towards the client and towards the gateway after which the connection at hand is cut, once; undefined:
- * never. `cut.hole`: bytes go nowhere, and nobody is told.
+ * never. `cut.upEach`: so many towards the gateway on every connection. `cut.answers`: pieces of answers that come through before one is lost
+ * with its connection. `cut.hole`: bytes go nowhere, and nobody is told.
  */
 export async function proxy(cut = {}) {
   const state = { cut, cuts: 0, down: 0, up: 0, connections: 0 };
   const sockets = new Set();
 
   function pass(from, to, way) {
+    let passed = 0;
     from.on("data", (data) => {
       if (state.cut.hole) return;
+      passed += data.length;
+      const isLost = way === "down" && state.cut.answers !== undefined && state.cut.answers-- === 0;
+      if (isLost) state.cut.answers = undefined;
+      if (isLost || (way === "up" && passed > state.cut.upEach)) {
+        state.cuts++;
+        from.destroy();
+        to.destroy();
+        return;
+      }
       const left = state.cut[way];
       state[way] += data.length;
       if (left !== undefined && data.length >= left) {
