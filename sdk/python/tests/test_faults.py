@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Iterator, Optional
 from urllib.parse import urlsplit
 
@@ -18,11 +19,12 @@ import pytest
 from conftest import SDK
 from harness.daemon import Daemon, wait_for
 
-from sandal import AsyncSandal, Sandal, Sandbox
+from sandal import APIConnectionError, AsyncSandal, Sandal, SandalError, Sandbox
 
 
 class Proxy:
-    """Passes connections on to a daemon. The first answer on a connection that asks for `path` is cut after `cut` bytes."""
+    """Passes connections on to a daemon. The first answer on a connection that asks for `path` is cut after `cut` bytes; each
+    connection is, once `up` bytes of requests or `down` bytes of answers went over it."""
 
     def __init__(self, url: str):
         parts = urlsplit(url)
@@ -31,6 +33,9 @@ class Proxy:
         self.cut: Optional[int] = None
         self.passed = 0  # bytes of the answer that was, or would have been, cut
         self.cuts = 0
+        self.up: Optional[int] = None
+        self.down: Optional[int] = None
+        self.broken = 0  # connections that those two have cut
         self.server = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.server.getsockname()[1]}"
         threading.Thread(target=self._accept, daemon=True).start()
@@ -52,8 +57,13 @@ class Proxy:
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             marked = threading.Event()
             threading.Thread(target=self._forward, args=(here, there, marked), daemon=True).start()
+            answered = 0
             try:
                 while data := there.recv(65536):
+                    answered += len(data)
+                    if self.down is not None and answered > self.down:
+                        self.broken += 1
+                        break
                     if marked.is_set():
                         left = None if self.cut is None else self.cut - self.passed
                         self.passed += len(data)
@@ -71,8 +81,15 @@ class Proxy:
                     pass
 
     def _forward(self, here: socket.socket, there: socket.socket, marked: threading.Event) -> None:
+        asked = 0
         try:
             while data := here.recv(65536):
+                asked += len(data)
+                if self.up is not None and asked > self.up:
+                    self.broken += 1
+                    there.shutdown(socket.SHUT_RDWR)
+                    here.shutdown(socket.SHUT_RDWR)
+                    return
                 if self.path and self.path in data.split(b"\r\n", 1)[0]:
                     self.path = b""
                     marked.set()
@@ -158,6 +175,53 @@ def test_transfers_that_are_cut(proxy: Proxy, daemon: Daemon, bare_box: Sandbox,
             proxy.arm("/fs/uploads/", cut)
             box.fs.write("cut3.bin", iter([data[:5000], data[5000:]]))
             assert bare_box.fs.read("cut3.bin") == data
+
+
+def test_uploads_go_on_where_they_broke(proxy: Proxy, daemon: Daemon, bare_box: Sandbox, monkeypatch: pytest.MonkeyPatch,
+                                        tmp_path: Path) -> None:
+    """No connection lasts for half of the file: sent anew from its start it would never arrive."""
+    monkeypatch.setattr("sandal._protocol.BACKOFF_FIRST", 0.001)
+    data = os.urandom(6 << 20)
+    (tmp_path / "local.bin").write_bytes(data)
+    with Sandal(daemon.key, proxy.url) as through:
+        box = through.sandboxes.get(bare_box.id)
+        for size in (len(data), 3 << 20):  # by tus from the first; by a PUT, then by tus
+            proxy.up, proxy.broken = size // 3, 0
+            told: list[tuple[int, Optional[int]]] = []
+            box.fs.write("up.bin", data[:size], mode="0600", on_progress=lambda done, whole: told.append((done, whole)))
+            assert proxy.broken >= 3 and told[-1] == (size, size)
+            assert bare_box.fs.read("up.bin") == data[:size] and bare_box.fs.stat("up.bin").mode == "0600"
+        proxy.up, proxy.broken = 2 << 20, 0
+        box.fs.upload(tmp_path / "local.bin", "up2.bin")
+        assert proxy.broken >= 2 and bare_box.fs.read("up2.bin") == data
+        with pytest.raises(APIConnectionError):  # the promise of `exclusive` is kept by one request
+            box.fs.write("up3.bin", data, exclusive=True)
+        assert not bare_box.fs.exists("up3.bin")
+
+
+def test_downloads_of_new_files(proxy: Proxy, daemon: Daemon, bare_box: Sandbox, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Their tag is weak for a second: what was handed to nobody starts over, a stream waits for the strong one."""
+    monkeypatch.setattr("sandal._protocol.BACKOFF_FIRST", 0.001)
+    data = os.urandom(3 << 20)
+
+    def fresh() -> None:
+        bare_box.fs.write("new.bin", data)
+        proxy.broken = 0
+
+    with Sandal(daemon.key, proxy.url) as through:
+        box = through.sandboxes.get(bare_box.id)
+        proxy.down = len(data) * 2 // 3
+        fresh()
+        assert box.fs.read("new.bin") == data and proxy.broken
+        fresh()
+        assert box.fs.download("new.bin", tmp_path / "new.bin").read_bytes() == data and proxy.broken
+        fresh()
+        assert b"".join(box.fs.read("new.bin", stream=True)) == data and proxy.broken
+        fresh()
+        with pytest.raises(SandalError, match="changed while it was read"):
+            for number, _ in enumerate(box.fs.read("new.bin", stream=True)):
+                if number == 0:
+                    bare_box.fs.write("new.bin", data[::-1])
 
 
 def _get(box: Sandbox) -> Any:

@@ -319,9 +319,14 @@ def test_a_read_goes_on_where_it_broke() -> None:
     made, _ = box((200, tag, [b"abc", CUT]), (200, tag, [b"xyzxyz"]))
     with pytest.raises(SandalError, match="changed while it was read"):
         made.fs.read("f")
-    made, _ = box((200, {"etag": 'W/"1"'}, [b"abc", CUT]))
+    made, _ = box((200, {"etag": 'W/"1"'}, [b"abc", CUT]), (200, tag, [b"uvw", CUT]), (206, tag, [b"xyz"]))
+    assert made.fs.read("f") == b"uvwxyz"
+    made, fake = box((200, {"etag": 'W/"1"'}, [b"abc", CUT]), (200, {"etag": 'W/"1"'}, [b""]), (200, tag, [b""]), (206, tag, [b"xyz"]))
+    assert b"".join(made.fs.read("f", stream=True)) == b"abcxyz"
+    assert [request.method for request in fake.requests] == ["GET", "HEAD", "HEAD", "GET"] and fake.requests[3].headers["if-range"] == '"1"'
+    made, _ = box((200, {}, [b"abc", CUT]))
     with pytest.raises(APIConnectionError):
-        made.fs.read("f")
+        list(made.fs.read("f", stream=True))
     made, fake = box((200, tag, [CUT]), (200, tag, [b"abcdef"]))
     assert made.fs.read("f") == b"abcdef" and "range" not in fake.requests[1].headers
 

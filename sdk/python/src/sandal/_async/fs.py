@@ -40,6 +40,10 @@ Content = Union[str, bytes, bytearray, memoryview, "BinaryIO", Iterable[bytes], 
 
 PIECE = 256 * 1024
 TUS_PIECE = 4 * 1024 * 1024
+PUT_MOST = 4 * 1024 * 1024  # what is longer goes by tus from the first, so that a break costs what was under way alone
+# Seconds. A tag becomes strong when the file is one second old.
+SETTLE_TIME = 5.0
+SETTLE_PAUSE = 0.2
 _TUS = {"Tus-Resumable": "1.0.0"}
 
 
@@ -79,7 +83,9 @@ class AsyncFiles:
         part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
         try:
             with open(part, "wb") as file:
-                async for piece in self.read(path, stream=True, on_progress=on_progress):
+                stream = self.read(path, stream=True, on_progress=on_progress)
+                stream.anew = lambda: file.truncate(file.seek(0))
+                async for piece in stream:
                     file.write(piece)
             os.replace(part, target)
         finally:
@@ -91,19 +97,30 @@ class AsyncFiles:
     async def write(self, path: PathLike, data: Content, *, mode: Optional[str] = None, exclusive: bool = False,
                     on_progress: Optional[Progress] = None) -> None:
         """Text (as UTF-8), bytes, a binary file, or an iterable of bytes whose length need not be known. Parents are made;
-        who reads sees the old file or the whole new one. mode: octal text, "0644" by default. exclusive: ConflictError if the
-        file is there."""
+        who reads sees the old file or the whole new one. mode: octal text; by default that of the file that is there, else
+        "0644". exclusive: ConflictError if the file is there; it is sent by one request, which does not go on after a break."""
         content: Any = data.encode() if isinstance(data, str) else data
         size = size_of(content)
+        where = os.fspath(path)
         if size is None:
-            await self._upload(os.fspath(path), _pieces(content), mode, on_progress)
+            if exclusive:
+                raise ValueError("exclusive needs bytes, or a file that can be sought in")
+            await self._upload(where, None, mode, lambda place: self._send_pieces(place, _pieces(content), on_progress))
             return
-        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        if exclusive:
-            headers["If-None-Match"] = "*"
-        request = Request("PUT", self._path("file"), params={"path": os.fspath(path), "mode": mode}, headers=headers,
-                          content=_repeatable(content, size, on_progress), repeatable=not exclusive)
-        await self._http.fetch(request, float("inf"))
+        body = _from(content, size, on_progress)
+        if exclusive or size <= PUT_MOST:
+            headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+            if exclusive:
+                headers["If-None-Match"] = "*"
+            request = Request("PUT", self._path("file"), params={"path": where, "mode": mode}, headers=headers, content=body(0),
+                              repeatable=False)
+            try:
+                await self._http.fetch(request, float("inf"))
+                return
+            except APIConnectionError as error:
+                if exclusive or not error.sent:
+                    raise
+        await self._upload(where, size, mode, lambda place: self._append(place, 0, size, body, None, float("inf")))
 
     async def upload(self, local: PathLike, path: PathLike, *, mode: Optional[str] = None,
                      on_progress: Optional[Progress] = None) -> None:
@@ -111,53 +128,74 @@ class AsyncFiles:
         with open(local, "rb") as file:
             await self.write(path, file, mode=mode, on_progress=on_progress)
 
-    async def _upload(self, path: str, pieces: AsyncIterator[bytes], mode: Optional[str], on_progress: Optional[Progress]) -> None:
+    async def _upload(self, path: str, size: Optional[int], mode: Optional[str], send: Callable[[str], Awaitable[Any]]) -> None:
         """By tus, which needs no length beforehand and goes on where it broke."""
         names = {"path": path, **({"mode": mode} if mode else {})}
         metadata = ",".join(f"{name} {b64encode(os.fsencode(value)).decode()}" for name, value in names.items())
-        response = await self._http.open(Request("POST", self._path("uploads"), headers={
-            **_TUS, "Upload-Defer-Length": "1", "Upload-Metadata": metadata}))
+        length = {"Upload-Length": str(size)} if size else {"Upload-Defer-Length": "1"}
+        response = await self._http.open(Request("POST", self._path("uploads"), headers={**_TUS, **length, "Upload-Metadata": metadata}))
         place = response.headers["location"]
         await _io.close(response)
-        offset = 0
         try:
-            buffer = bytearray()
-            async for piece in pieces:
-                buffer += piece
-                while len(buffer) >= TUS_PIECE:
-                    offset = await self._append(place, offset, bytes(buffer[:TUS_PIECE]), None)
-                    del buffer[:TUS_PIECE]
-                    await _told(on_progress, offset, None)
-            offset = await self._append(place, offset, bytes(buffer), offset + len(buffer))
-            await _told(on_progress, offset, offset)
+            await send(place)
         except BaseException:
             await _io.shielded(lambda: self._drop(place), _protocol.INTERRUPT_TIME)
             raise
 
-    async def _append(self, place: str, offset: int, data: bytes, length: Optional[int]) -> int:
-        """Sends data, from where the daemon has it after a break. The new offset."""
-        end = offset + len(data)
-        backoff = Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
+    async def _send_pieces(self, place: str, pieces: AsyncIterator[bytes], on_progress: Optional[Progress]) -> None:
+        offset = 0
+        buffer = bytearray()
+        async for piece in pieces:
+            buffer += piece
+            while len(buffer) >= TUS_PIECE:
+                offset = await self._append_bytes(place, offset, bytes(buffer[:TUS_PIECE]), None)
+                del buffer[:TUS_PIECE]
+                await _told(on_progress, offset, None)
+        offset = await self._append_bytes(place, offset, bytes(buffer), offset + len(buffer))
+        await _told(on_progress, offset, offset)
+
+    async def _append_bytes(self, place: str, offset: int, data: bytes, length: Optional[int]) -> int:
+        return await self._append(place, offset, offset + len(data), lambda here: data[here - offset:], length, None)
+
+    async def _append(self, place: str, offset: int, end: int, body: Callable[[int], Any], length: Optional[int],
+                      timeout: Optional[float]) -> int:
+        """Sends what is between the offsets, after a break from where the daemon has it; body(here) is the content from there.
+        It gives up where no byte got through for RECONNECT_TIME. The new offset."""
+        backoff: Optional[Backoff] = None
         here = offset
         while True:
             headers = {**_TUS, "Upload-Offset": str(here), "Content-Type": "application/offset+octet-stream",
                        "Content-Length": str(end - here), **({"Upload-Length": str(length)} if length is not None else {})}
+            request = Request("PATCH", place, headers=headers, content=body(here), repeatable=False)
             try:
-                await self._http.fetch(Request("PATCH", place, headers=headers, content=data[here - offset:], repeatable=False))
+                await self._http.fetch(request, timeout)
                 return end
             except (APIConnectionError, APIError) as error:
-                if isinstance(error, APIError) and error.code != "busy" and not (error.status == 409 and here != offset):
+                if isinstance(error, APIError) and error.code != "busy" and not (error.status == 409 and backoff is not None):
                     raise
+                backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
                 seconds = backoff.wait()
                 if seconds is None:
                     raise
             await _io.sleep(seconds)
-            state = await self._http.json(Request("GET", place, headers=_TUS))
-            here = int(state["offset"])
+            state = await self._state(place, backoff)
+            before, here = here, int(state["offset"])
             if state["done"]:
                 return end
             if not offset <= here <= end:
                 raise SandalError(f"the upload is at {here}, which is not between {offset} and {end}")
+            if here > before:
+                backoff = Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
+
+    async def _state(self, place: str, backoff: Backoff) -> JSON:
+        while True:
+            try:
+                return await self._http.json(Request("GET", place, headers=_TUS))
+            except APIConnectionError:
+                seconds = backoff.wait()
+                if seconds is None:
+                    raise
+            await _io.sleep(seconds)
 
     async def _drop(self, place: str) -> None:
         try:
@@ -204,7 +242,10 @@ class AsyncFiles:
 
 
 class AsyncByteStream:
-    """Pieces of a file; `size` is the file's once the first came. A break is made up for where the file did not change."""
+    """Pieces of a file; `size` is the file's once the first came. A break is made up for where the file did not change.
+
+    A file younger than a second has a weak tag, which no range can be asked by. `anew`, of who can forget the pieces it got,
+    lets it start over then; else the strong tag that the same state of the file has a second later is waited for."""
 
     def __init__(self, http: AsyncTransport, url: str, path: str, offset: int, length: Optional[int],
                  on_progress: Optional[Progress]):
@@ -215,6 +256,7 @@ class AsyncByteStream:
         self._etag: Optional[str] = None
         self._iterator: Optional[AsyncIterator[bytes]] = None
         self.size: Optional[int] = None
+        self.anew: Optional[Callable[[], Any]] = None
 
     def __aiter__(self) -> Self:
         return self
@@ -239,6 +281,8 @@ class AsyncByteStream:
     async def read(self) -> bytes:
         """All that is left."""
         parts: list[bytes] = []
+        if self._iterator is None:
+            self.anew = parts.clear
         async for piece in self:
             parts.append(piece)
         return b"".join(parts)
@@ -257,14 +301,18 @@ class AsyncByteStream:
         if self._length == 0:
             return
         backoff: Optional[Backoff] = None
+        farthest = 0
         while True:
             response: Optional[httpx.Response] = None
             try:
+                if self._done and (self._etag is None or self._etag.startswith("W/")):
+                    await self._settle()
                 response = await self._http.open(self._request())
                 self._look(response)
                 async for piece in _io.chunks(response):
-                    backoff = None
                     self._done += len(piece)
+                    if self._done > farthest:
+                        farthest, backoff = self._done, None
                     await _told(self._progress, self._done, self._whole())
                     yield piece
                 return
@@ -273,7 +321,7 @@ class AsyncByteStream:
                     return
                 raise
             except APIConnectionError as error:
-                if self._done and (self._etag is None or self._etag.startswith("W/")):
+                if self._done and self._etag is None and self.anew is None:
                     raise  # nothing tells whether the rest is that of the same file
                 backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
                 seconds = backoff.wait()
@@ -283,6 +331,24 @@ class AsyncByteStream:
                 if response is not None:
                     await _io.close(response)
             await _io.sleep(seconds)
+
+    async def _settle(self) -> None:
+        """After a break, where no tag can be asked by."""
+        if self.anew is not None:
+            self.anew()
+            self._done = 0
+            return
+        known = cast(str, self._etag)
+        until = time.monotonic() + SETTLE_TIME
+        while self._etag == known:
+            if time.monotonic() > until:
+                raise SandalError(f"{self._file} has no tag to go on by, and the connection broke")
+            await _io.sleep(SETTLE_PAUSE)
+            response = await self._http.open(Request("HEAD", self._url, params={"path": self._file}))
+            await _io.close(response)
+            self._etag = response.headers.get("etag")
+        if self._etag != known[2:]:
+            raise SandalError(f"{self._file} changed while it was read, and the connection broke")
 
     def _look(self, response: httpx.Response) -> None:
         if self._done and response.status_code != 206:
@@ -373,24 +439,27 @@ async def _told(progress: Optional[Progress], done: int, whole: Optional[int]) -
         await _io.call(progress, done, whole)
 
 
-def _repeatable(content: Any, size: int, on_progress: Optional[Progress]) -> Callable[[], AsyncIterator[bytes]]:
-    """The body of a PUT, from its start each time it is asked for."""
+def _from(content: Any, size: int, on_progress: Optional[Progress]) -> Callable[[int], Callable[[], AsyncIterator[bytes]]]:
+    """The content from an offset on, as a body that can be asked for more than once."""
     source = content
     start: Optional[int] = None if isinstance(content, (bytes, bytearray, memoryview)) else source.tell()
 
-    async def pieces() -> AsyncIterator[bytes]:
-        done = 0
-        if start is not None:
-            source.seek(start)
-        while done < size:
-            piece = bytes(source[done:done + PIECE]) if start is None else source.read(min(PIECE, size - done))
-            if not piece:
-                raise SandalError("the file became shorter while it was sent")
-            yield piece
-            done += len(piece)
-            await _told(on_progress, done, size)
+    def body(offset: int) -> Callable[[], AsyncIterator[bytes]]:
+        async def pieces() -> AsyncIterator[bytes]:
+            done = offset
+            if start is not None:
+                source.seek(start + offset)
+            while done < size:
+                piece = bytes(source[done:done + PIECE]) if start is None else source.read(min(PIECE, size - done))
+                if not piece:
+                    raise SandalError("the file became shorter while it was sent")
+                yield piece
+                done += len(piece)
+                await _told(on_progress, done, size)
 
-    return pieces
+        return pieces
+
+    return body
 
 
 async def _pieces(source: Any) -> AsyncIterator[bytes]:

@@ -39,6 +39,10 @@ Content = Union[str, bytes, bytearray, memoryview, "BinaryIO", Iterable[bytes]]
 
 PIECE = 256 * 1024
 TUS_PIECE = 4 * 1024 * 1024
+PUT_MOST = 4 * 1024 * 1024  # what is longer goes by tus from the first, so that a break costs what was under way alone
+# Seconds. A tag becomes strong when the file is one second old.
+SETTLE_TIME = 5.0
+SETTLE_PAUSE = 0.2
 _TUS = {"Tus-Resumable": "1.0.0"}
 
 
@@ -78,7 +82,9 @@ class Files:
         part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
         try:
             with open(part, "wb") as file:
-                for piece in self.read(path, stream=True, on_progress=on_progress):
+                stream = self.read(path, stream=True, on_progress=on_progress)
+                stream.anew = lambda: file.truncate(file.seek(0))
+                for piece in stream:
                     file.write(piece)
             os.replace(part, target)
         finally:
@@ -90,19 +96,30 @@ class Files:
     def write(self, path: PathLike, data: Content, *, mode: Optional[str] = None, exclusive: bool = False,
                     on_progress: Optional[Progress] = None) -> None:
         """Text (as UTF-8), bytes, a binary file, or an iterable of bytes whose length need not be known. Parents are made;
-        who reads sees the old file or the whole new one. mode: octal text, "0644" by default. exclusive: ConflictError if the
-        file is there."""
+        who reads sees the old file or the whole new one. mode: octal text; by default that of the file that is there, else
+        "0644". exclusive: ConflictError if the file is there; it is sent by one request, which does not go on after a break."""
         content: Any = data.encode() if isinstance(data, str) else data
         size = size_of(content)
+        where = os.fspath(path)
         if size is None:
-            self._upload(os.fspath(path), _pieces(content), mode, on_progress)
+            if exclusive:
+                raise ValueError("exclusive needs bytes, or a file that can be sought in")
+            self._upload(where, None, mode, lambda place: self._send_pieces(place, _pieces(content), on_progress))
             return
-        headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        if exclusive:
-            headers["If-None-Match"] = "*"
-        request = Request("PUT", self._path("file"), params={"path": os.fspath(path), "mode": mode}, headers=headers,
-                          content=_repeatable(content, size, on_progress), repeatable=not exclusive)
-        self._http.fetch(request, float("inf"))
+        body = _from(content, size, on_progress)
+        if exclusive or size <= PUT_MOST:
+            headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
+            if exclusive:
+                headers["If-None-Match"] = "*"
+            request = Request("PUT", self._path("file"), params={"path": where, "mode": mode}, headers=headers, content=body(0),
+                              repeatable=False)
+            try:
+                self._http.fetch(request, float("inf"))
+                return
+            except APIConnectionError as error:
+                if exclusive or not error.sent:
+                    raise
+        self._upload(where, size, mode, lambda place: self._append(place, 0, size, body, None, float("inf")))
 
     def upload(self, local: PathLike, path: PathLike, *, mode: Optional[str] = None,
                      on_progress: Optional[Progress] = None) -> None:
@@ -110,53 +127,74 @@ class Files:
         with open(local, "rb") as file:
             self.write(path, file, mode=mode, on_progress=on_progress)
 
-    def _upload(self, path: str, pieces: Iterator[bytes], mode: Optional[str], on_progress: Optional[Progress]) -> None:
+    def _upload(self, path: str, size: Optional[int], mode: Optional[str], send: Callable[[str], Any]) -> None:
         """By tus, which needs no length beforehand and goes on where it broke."""
         names = {"path": path, **({"mode": mode} if mode else {})}
         metadata = ",".join(f"{name} {b64encode(os.fsencode(value)).decode()}" for name, value in names.items())
-        response = self._http.open(Request("POST", self._path("uploads"), headers={
-            **_TUS, "Upload-Defer-Length": "1", "Upload-Metadata": metadata}))
+        length = {"Upload-Length": str(size)} if size else {"Upload-Defer-Length": "1"}
+        response = self._http.open(Request("POST", self._path("uploads"), headers={**_TUS, **length, "Upload-Metadata": metadata}))
         place = response.headers["location"]
         _io.close(response)
-        offset = 0
         try:
-            buffer = bytearray()
-            for piece in pieces:
-                buffer += piece
-                while len(buffer) >= TUS_PIECE:
-                    offset = self._append(place, offset, bytes(buffer[:TUS_PIECE]), None)
-                    del buffer[:TUS_PIECE]
-                    _told(on_progress, offset, None)
-            offset = self._append(place, offset, bytes(buffer), offset + len(buffer))
-            _told(on_progress, offset, offset)
+            send(place)
         except BaseException:
             _io.shielded(lambda: self._drop(place), _protocol.INTERRUPT_TIME)
             raise
 
-    def _append(self, place: str, offset: int, data: bytes, length: Optional[int]) -> int:
-        """Sends data, from where the daemon has it after a break. The new offset."""
-        end = offset + len(data)
-        backoff = Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
+    def _send_pieces(self, place: str, pieces: Iterator[bytes], on_progress: Optional[Progress]) -> None:
+        offset = 0
+        buffer = bytearray()
+        for piece in pieces:
+            buffer += piece
+            while len(buffer) >= TUS_PIECE:
+                offset = self._append_bytes(place, offset, bytes(buffer[:TUS_PIECE]), None)
+                del buffer[:TUS_PIECE]
+                _told(on_progress, offset, None)
+        offset = self._append_bytes(place, offset, bytes(buffer), offset + len(buffer))
+        _told(on_progress, offset, offset)
+
+    def _append_bytes(self, place: str, offset: int, data: bytes, length: Optional[int]) -> int:
+        return self._append(place, offset, offset + len(data), lambda here: data[here - offset:], length, None)
+
+    def _append(self, place: str, offset: int, end: int, body: Callable[[int], Any], length: Optional[int],
+                      timeout: Optional[float]) -> int:
+        """Sends what is between the offsets, after a break from where the daemon has it; body(here) is the content from there.
+        It gives up where no byte got through for RECONNECT_TIME. The new offset."""
+        backoff: Optional[Backoff] = None
         here = offset
         while True:
             headers = {**_TUS, "Upload-Offset": str(here), "Content-Type": "application/offset+octet-stream",
                        "Content-Length": str(end - here), **({"Upload-Length": str(length)} if length is not None else {})}
+            request = Request("PATCH", place, headers=headers, content=body(here), repeatable=False)
             try:
-                self._http.fetch(Request("PATCH", place, headers=headers, content=data[here - offset:], repeatable=False))
+                self._http.fetch(request, timeout)
                 return end
             except (APIConnectionError, APIError) as error:
-                if isinstance(error, APIError) and error.code != "busy" and not (error.status == 409 and here != offset):
+                if isinstance(error, APIError) and error.code != "busy" and not (error.status == 409 and backoff is not None):
                     raise
+                backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
                 seconds = backoff.wait()
                 if seconds is None:
                     raise
             _io.sleep(seconds)
-            state = self._http.json(Request("GET", place, headers=_TUS))
-            here = int(state["offset"])
+            state = self._state(place, backoff)
+            before, here = here, int(state["offset"])
             if state["done"]:
                 return end
             if not offset <= here <= end:
                 raise SandalError(f"the upload is at {here}, which is not between {offset} and {end}")
+            if here > before:
+                backoff = Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
+
+    def _state(self, place: str, backoff: Backoff) -> JSON:
+        while True:
+            try:
+                return self._http.json(Request("GET", place, headers=_TUS))
+            except APIConnectionError:
+                seconds = backoff.wait()
+                if seconds is None:
+                    raise
+            _io.sleep(seconds)
 
     def _drop(self, place: str) -> None:
         try:
@@ -203,7 +241,10 @@ class Files:
 
 
 class ByteStream:
-    """Pieces of a file; `size` is the file's once the first came. A break is made up for where the file did not change."""
+    """Pieces of a file; `size` is the file's once the first came. A break is made up for where the file did not change.
+
+    A file younger than a second has a weak tag, which no range can be asked by. `anew`, of who can forget the pieces it got,
+    lets it start over then; else the strong tag that the same state of the file has a second later is waited for."""
 
     def __init__(self, http: Transport, url: str, path: str, offset: int, length: Optional[int],
                  on_progress: Optional[Progress]):
@@ -214,6 +255,7 @@ class ByteStream:
         self._etag: Optional[str] = None
         self._iterator: Optional[Iterator[bytes]] = None
         self.size: Optional[int] = None
+        self.anew: Optional[Callable[[], Any]] = None
 
     def __iter__(self) -> Self:
         return self
@@ -238,6 +280,8 @@ class ByteStream:
     def read(self) -> bytes:
         """All that is left."""
         parts: list[bytes] = []
+        if self._iterator is None:
+            self.anew = parts.clear
         for piece in self:
             parts.append(piece)
         return b"".join(parts)
@@ -256,14 +300,18 @@ class ByteStream:
         if self._length == 0:
             return
         backoff: Optional[Backoff] = None
+        farthest = 0
         while True:
             response: Optional[httpx.Response] = None
             try:
+                if self._done and (self._etag is None or self._etag.startswith("W/")):
+                    self._settle()
                 response = self._http.open(self._request())
                 self._look(response)
                 for piece in _io.chunks(response):
-                    backoff = None
                     self._done += len(piece)
+                    if self._done > farthest:
+                        farthest, backoff = self._done, None
                     _told(self._progress, self._done, self._whole())
                     yield piece
                 return
@@ -272,7 +320,7 @@ class ByteStream:
                     return
                 raise
             except APIConnectionError as error:
-                if self._done and (self._etag is None or self._etag.startswith("W/")):
+                if self._done and self._etag is None and self.anew is None:
                     raise  # nothing tells whether the rest is that of the same file
                 backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
                 seconds = backoff.wait()
@@ -282,6 +330,24 @@ class ByteStream:
                 if response is not None:
                     _io.close(response)
             _io.sleep(seconds)
+
+    def _settle(self) -> None:
+        """After a break, where no tag can be asked by."""
+        if self.anew is not None:
+            self.anew()
+            self._done = 0
+            return
+        known = cast(str, self._etag)
+        until = time.monotonic() + SETTLE_TIME
+        while self._etag == known:
+            if time.monotonic() > until:
+                raise SandalError(f"{self._file} has no tag to go on by, and the connection broke")
+            _io.sleep(SETTLE_PAUSE)
+            response = self._http.open(Request("HEAD", self._url, params={"path": self._file}))
+            _io.close(response)
+            self._etag = response.headers.get("etag")
+        if self._etag != known[2:]:
+            raise SandalError(f"{self._file} changed while it was read, and the connection broke")
 
     def _look(self, response: httpx.Response) -> None:
         if self._done and response.status_code != 206:
@@ -372,24 +438,27 @@ def _told(progress: Optional[Progress], done: int, whole: Optional[int]) -> None
         _io.call(progress, done, whole)
 
 
-def _repeatable(content: Any, size: int, on_progress: Optional[Progress]) -> Callable[[], Iterator[bytes]]:
-    """The body of a PUT, from its start each time it is asked for."""
+def _from(content: Any, size: int, on_progress: Optional[Progress]) -> Callable[[int], Callable[[], Iterator[bytes]]]:
+    """The content from an offset on, as a body that can be asked for more than once."""
     source = content
     start: Optional[int] = None if isinstance(content, (bytes, bytearray, memoryview)) else source.tell()
 
-    def pieces() -> Iterator[bytes]:
-        done = 0
-        if start is not None:
-            source.seek(start)
-        while done < size:
-            piece = bytes(source[done:done + PIECE]) if start is None else source.read(min(PIECE, size - done))
-            if not piece:
-                raise SandalError("the file became shorter while it was sent")
-            yield piece
-            done += len(piece)
-            _told(on_progress, done, size)
+    def body(offset: int) -> Callable[[], Iterator[bytes]]:
+        def pieces() -> Iterator[bytes]:
+            done = offset
+            if start is not None:
+                source.seek(start + offset)
+            while done < size:
+                piece = bytes(source[done:done + PIECE]) if start is None else source.read(min(PIECE, size - done))
+                if not piece:
+                    raise SandalError("the file became shorter while it was sent")
+                yield piece
+                done += len(piece)
+                _told(on_progress, done, size)
 
-    return pieces
+        return pieces
+
+    return body
 
 
 def _pieces(source: Any) -> Iterator[bytes]:
