@@ -108,8 +108,19 @@ export class Files {
   }
 
   async read(path: Path, options: ReadOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
-    const stream = await this.readStream(path, options);
-    return new Uint8Array(await new Response(stream).arrayBuffer());
+    const download = new Download(this.#core, `${this.#base}/file`, query(path), options);
+    for (let changes = 0; ; changes++) {
+      const chunks: Uint8Array<ArrayBuffer>[] = [];
+      try {
+        await download.open();
+        for (let chunk = await download.next(); chunk; chunk = await download.next()) chunks.push(chunk);
+        return new Uint8Array(await new Blob(chunks).arrayBuffer());
+      } catch (error) {
+        // Nothing was handed on yet: what was begun of a file that is another one now is begun anew.
+        if (!(error instanceof FileChanged) || changes >= this.#core.http.settings.maxRetries) throw error;
+        download.restart();
+      }
+    }
   }
 
   async readText(path: Path, options: ReadOptions = {}): Promise<string> {
@@ -242,6 +253,11 @@ export class Files {
   }
 }
 
+class FileChanged extends ConnectionError {}
+
+/** Age in ms from which on the gateway gives a strong ETag, by which a download goes on; and some more. */
+const SETTLED = 1100;
+
 // A file on its way here.
 class Download {
   #answer: Answer | undefined;
@@ -267,13 +283,15 @@ class Download {
     const headers: Record<string, string> = {};
     if (this.#end === this.#offset) return; // no range is empty
     if (this.#offset > 0 || this.#end !== undefined) headers["Range"] = `bytes=${this.#offset}-${this.#end === undefined ? "" : this.#end - 1}`;
-    if (this.#done > 0) headers["If-Range"] = this.#tag as string;
+    if (this.#done > 0) headers["If-Range"] = (this.#tag as string).replace(/^W\//, "");
     const { signal, requestTimeout } = this.options;
     this.#answer = await this.core.http.open({ method: "GET", path: this.path, query: this.query, headers, signal, requestTimeout });
     const { response } = this.#answer;
     if (this.#done > 0 && response.status !== 206) {
       this.end();
-      throw new ConnectionError("connection_lost", "the connection went, and the file has changed since");
+      const error = new FileChanged("connection_lost", "the connection went, and the file has changed since, or has no ETag that could tell");
+      error.name = "ConnectionError"; // the class is ours alone
+      throw error;
     }
     const length = response.headers.get("content-length");
     if (this.#total === null && length !== null) this.#total = Number(length);
@@ -305,10 +323,21 @@ class Download {
   async #again(cause: unknown): Promise<void> {
     const error = this.#answer?.failure(cause);
     this.end();
-    const hasTag = this.#tag !== null && !this.#tag.startsWith("W/");
-    if (!(error instanceof ConnectionError) || this.#tries >= this.core.http.settings.maxRetries || (this.#done > 0 && !hasTag)) throw error;
-    await delay(pause(this.#tries++), this.options.signal);
+    if (!(error instanceof ConnectionError) || this.#tries >= this.core.http.settings.maxRetries) throw error;
+    if (this.#done > 0 && this.#tag === null) {
+      throw new ConnectionError("connection_lost", "the connection went, and without an ETag nothing says that the file is still the same", { cause });
+    }
+    // A weak tag is that of a file written less than a second ago. If nobody writes it again, the same tag is strong after that.
+    const settles = this.#done > 0 && this.#tag?.startsWith("W/") ? SETTLED : 0;
+    await delay(Math.max(settles, pause(this.#tries++)), this.options.signal);
     await this.open();
+  }
+
+  /** From the first byte, whatever came. */
+  restart(): void {
+    this.#offset -= this.#done;
+    this.#done = this.#tries = 0;
+    this.#total = this.#tag = null;
   }
 
   end(): void {

@@ -75,6 +75,47 @@ test("a download goes on where it was cut", async () => {
   between.close();
 });
 
+test("a download of a file that was just written goes on, too", async () => {
+  const data = new Uint8Array(3 << 20).map((_, i) => (i * 37) >> 3);
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url });
+  const mine = await sandal.sandboxes.get(sb.id);
+  for (const read of [(name) => mine.fs.read(name), async (name) => Buffer.concat(await all(await mine.fs.readStream(name)))]) {
+    await sb.fs.write("young", data);
+    between.state.down = 0;
+    between.state.cut.down = 1 << 20;
+    assert.equal(Buffer.compare(await read("young"), data), 0);
+    assert.ok(between.state.down < data.length * 1.5, `${between.state.down} bytes came`);
+  }
+  assert.equal(between.state.cuts, 2);
+  between.close();
+});
+
+test("a file that changes while its connection is away is read anew, or its stream fails", async () => {
+  const [old, now] = [1, 2].map((fill) => new Uint8Array(3 << 20).fill(fill));
+  const between = await proxy();
+  const sandal = client({ baseUrl: between.url });
+  const mine = await sandal.sandboxes.get(sb.id);
+  const cutAndChanged = async (read) => {
+    await sb.fs.write("changing", old);
+    between.state.cut.down = 1 << 20;
+    let changed;
+    const onProgress = ({ done }) => {
+      if (done > 0) changed ??= sb.fs.write("changing", now);
+    };
+    return read({ onProgress });
+  };
+  const part = { offset: 5, length: (3 << 20) - 9 };
+  for (const [range, size] of [[{}, now.length], [part, part.length]]) {
+    const bytes = await cutAndChanged((options) => mine.fs.read("changing", { ...options, ...range }));
+    assert.equal(Buffer.compare(bytes, now.subarray(0, size)), 0);
+  }
+  const error = await failure(cutAndChanged(async (options) => all(await mine.fs.readStream("changing", options))));
+  assert.equal(error.name, "ConnectionError");
+  assert.match(error.message, /changed since/);
+  between.close();
+});
+
 test("an upload goes on where it was cut", async () => {
   const data = new Uint8Array(9 << 20).map((_, i) => (i * 13) >> 2);
   const between = await proxy();
