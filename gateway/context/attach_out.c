@@ -205,6 +205,15 @@ const char *kg_bridge_state(const kg_context_t *context)
     return "starting";
 }
 
+/* What the kernel says of it is under a header that no client knows, and its idle counts as one of
+ * the gateway's own: who was greeted with busy would wait for ever. */
+void kg_bridge_cell_over(kg_context_t *context)
+{
+    if (context->bridge && !context->gone) {
+        kg_bridge_status(context, NULL, kg_bridge_state(context), (kg_slice_t){0});
+    }
+}
+
 void kg_attach_greet(kg_attach_t *attach)
 {
     kg_context_t *context = attach->context;
@@ -332,11 +341,10 @@ void kg_bridge_pass(kg_context_t *context,
 }
 
 /* Clients throw at a state that they don't know. */
-static bool state_known(const kg_jmsg_t *msg)
+static bool state_known(kg_slice_t state)
 {
     static const char *const known[] = {"\"starting\"", "\"idle\"", "\"busy\"", "\"restarting\"",
                                         "\"dead\""};
-    kg_slice_t state = kg_json_get(msg->content, "execution_state").raw;
     for (size_t i = 0; i < KG_ARRAY_LEN(known); i++) {
         if (kg_slice_eq_cstr(state, known[i])) {
             return true;
@@ -358,7 +366,9 @@ static bool is_hidden(const kg_inc_t *inc, const kg_jmsg_t *msg)
     if (strcmp(msg->msg_type, "status") != 0) {
         return false;
     }
-    if (!state_known(msg)) {
+    kg_slice_t state = kg_json_get(msg->content, "execution_state").raw;
+    /* A kernel says starting as it begins, which is heard only when clients know it to be ready. */
+    if (!state_known(state) || (inc->ready_ns && kg_slice_eq_cstr(state, "\"starting\""))) {
         return true;
     }
     return inc->kernel && kg_kernel_is_ours(inc->kernel, msg->parent_id) &&

@@ -452,6 +452,21 @@ def test_a_restart_over_rest_is_no_death_to_who_asked_for_it(fresh: Sandbox, cli
     client.delete(f"/v1/keys/{key['id']}")
 
 
+@pytest.mark.parametrize("how", ["death", "restart"])
+def test_the_last_word_on_a_new_kernel_is_idle(fresh: Sandbox, client: Client, how: str) -> None:
+    """The kernel's own `starting` is heard when it is ready."""
+    with channels(fresh) as ws:
+        for _ in range(3):
+            if how == "death":
+                fresh.run("import os; os._exit(3)")
+            else:
+                client.post(f"/api/kernels/{kernel_of(fresh)}/restart")
+            ws.ask("is_complete_request", {"code": "1"})  # of the new kernel; what it said before has come then
+            of_nobody = [m["content"]["execution_state"] for m in ws.seen
+                         if m["header"]["msg_type"] == "status" and not m["parent_header"]]
+            assert of_nobody[-1] == "idle", of_nobody
+
+
 def test_a_client_that_leaves_disturbs_nobody(fresh: Sandbox) -> None:
     with channels(fresh) as ws:
         # The cell sleeps: its client leaves while it runs.
