@@ -163,7 +163,8 @@ void kg_subshells_free(kg_inc_t *inc);
 void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg);
 void kg_bridge_text(kg_inc_t *inc, bool is_stderr, kg_slice_t utf8); /* of its fd 1 and 2 */
 void kg_bridge_ready(kg_inc_t *inc, kg_json_value_t info);
-void kg_bridge_pump(kg_context_t *context); /* what waits may go */
+void kg_bridge_cell_over(kg_context_t *context); /* one that no run stood for */
+void kg_bridge_pump(kg_context_t *context);      /* what waits may go */
 void kg_bridge_kernel_closed(kg_context_t *context, bool was_ready);
 void kg_bridge_dead(kg_context_t *context, const kg_err_t *why); /* no kernel could be started */
 void kg_bridge_forget(kg_bridge_t *bridge);                      /* all messages, unanswered */

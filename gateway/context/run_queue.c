@@ -190,6 +190,7 @@ static void left(kg_job_t *job, bool alive)
         if (!context->gone) { /* else its row would come back */
             (void)kg_context_save(context, NULL);
         }
+        kg_bridge_cell_over(context);
     }
     kg_job_finished(context);
     if (was_left) {

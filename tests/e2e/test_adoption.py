@@ -133,6 +133,20 @@ def test_what_a_cell_prints_after_the_crash_is_its_late_output(daemon: Daemon) -
     sandbox.delete()
 
 
+def test_clients_hear_when_the_cell_of_before_the_crash_is_over(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    begin_run(sandbox, "import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)")
+    sandbox.client = kill_gateway(daemon)
+    wait_for(lambda: sandbox.get("/contexts")["items"][0]["state"] == "busy")
+    with Channels(sandbox.client, kernel_of(sandbox)) as ws:
+        assert ws.receive()["content"] == {"execution_state": "busy"}
+        sandbox.client.call("PUT", f"{sandbox.path}/fs/file", params={"path": "go"}, content=b"", expect=201)
+        ws.until(lambda m: m["content"].get("execution_state") == "idle", 20)
+    with Channels(sandbox.client, kernel_of(sandbox)) as ws:
+        assert ws.receive()["content"] == {"execution_state": "idle"}
+    sandbox.delete()
+
+
 def test_late_output_is_never_of_a_run_after_the_crash(daemon: Daemon) -> None:
     sandbox = Client(daemon.url, daemon.key).sandbox()
     code = """
