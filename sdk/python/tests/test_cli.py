@@ -49,8 +49,60 @@ def test_run(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
     told = json.loads(cli("--json", "run", "-s", python_box.id, "-c", "'é'").stdout)
     assert told["text"] == "'é'" and told["status"] == "ok" and told["results"][0]["type"] == "text/plain" and "seq" not in told
     assert json.loads(cli("--json", "run", "-s", python_box.id, "-c", "1/0", status=1).stdout)["error"]["name"] == "ZeroDivisionError"
-    assert "either a FILE or -c CODE" in cli("run", status=2).stderr
-    cli("run", "none.py", "-s", python_box.id, status=1)
+    assert "either a FILE or -c CODE, or the code on stdin" in cli("run", status=2).stderr
+    assert "none.py" in cli("run", "none.py", "-s", python_box.id, status=3).stderr
+
+
+def test_run_and_stdin(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
+    """It is the code, or what input() reads; code that reads nothing does not wait for it."""
+    assert cli("run", "-s", python_box.id, stdin="6 * 7").stdout == "42\n"
+    code = "while True:\n    try: print('got', input())\n    except EOFError: break"
+    (tmp_path / "asks.py").write_text(code)
+    for argv in (("asks.py",), ("-c", code)):
+        assert cli("run", *argv, "-s", python_box.id, stdin="one\ntwo\n").stdout == "got one\ngot two\n"
+    assert json.loads(cli("--json", "run", "asks.py", "-s", python_box.id, stdin="x\n").stdout)["stdout"] == "got x\n"
+    reads, writes = os.pipe()  # nobody ends it
+    try:
+        done = subprocess.run([*COMMAND, "run", "-s", python_box.id, "-c", "1 + 1"], env=cli.env, stdin=reads, capture_output=True, text=True,
+                              timeout=30)
+        assert done.stdout == "2\n"
+    finally:
+        os.close(reads)
+        os.close(writes)
+
+
+def test_arguments_of_a_file(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "args.py").write_text("import sys; print(sys.argv)")
+    got = cli("run", "-s", python_box.id, "args.py", "a b", "--", "-v")
+    assert got.stdout == "['args.py', 'a b', '-v']\n"
+    assert cli("run", "args.py", "-s", python_box.id).stdout == "['args.py']\n"
+    assert "arguments are for" in cli("run", "-s", python_box.id, "-", "x", stdin="1", status=2).stderr
+
+
+def test_tables_are_whole_where_no_terminal_is(cli: Any, bare_box: Sandbox) -> None:
+    """One record a line, whatever the width."""
+    process = bare_box.exec("sleep 60; : " + "long " * 60 + "\n:", background=True)
+    try:
+        head, *lines = cli("ps", bare_box.id, COLUMNS="40").stdout.splitlines()
+        assert head.split() == ["PID", "STATE", "STATUS", "STARTED", "COMMAND"]
+        assert [line for line in lines if line.startswith(f"{process.pid} ") and line.endswith("long \\n:")]
+        assert [line for line in cli("ps", COLUMNS="20").stdout.splitlines() if line.startswith(bare_box.id) and "running" in line]
+    finally:
+        process.kill()
+
+
+def test_faults_as_json(cli: Any, bare_box: Sandbox) -> None:
+    for argv, env, status, code in ((("exec", "none-such", "ls"), {}, 4, "sandbox_not_found"), (("ps",), {"SANDAL_API_KEY": "wrong"}, 5, "unauthorized"),
+                                    (("ps",), {"SANDAL_URL": "http://127.0.0.1:1"}, 6, "connection"), (("ps",), {"SANDAL_URL": "x"}, 2, "usage"),
+                                    (("create", "none-such"), {}, None, None), (("nonsense",), {}, 2, "usage"),
+                                    (("run", "-c", "1", "--timeout", "x"), {}, 2, "usage"), (("cp", "a", "b"), {}, 2, "usage"),
+                                    (("run", "none.py"), {}, 3, "failed")):
+        done = subprocess.run([*COMMAND, "--json", *argv], env={**cli.env, **env}, capture_output=True, text=True, timeout=60)
+        told = json.loads(done.stderr)["error"]
+        assert done.stdout == "" and sorted(told) == ["code", "hint", "message"] and told["message"], argv
+        assert status is None or (done.returncode, told["code"]) == (status, code), (argv, done.returncode, told)
+        assert done.returncode > 1
+    assert cli("--json", "run", "-s", bare_box.id, "-l", "python", "-c", "while True: pass", "--timeout", "0.3", status=124).stderr == ""
 
 
 def test_pictures(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
@@ -70,7 +122,7 @@ def test_a_sandbox_of_its_own(cli: Any) -> None:
     kept = cli("run", "--keep", "-c", "'mine'").stderr.split()[1]
     assert kept in cli("ps").stdout
     cli("kill", kept)
-    assert "No sandbox" in cli("kill", kept, status=1).stderr
+    assert "No sandbox" in cli("kill", kept, status=4).stderr
 
 
 def test_lives(cli: Any, python_box: Sandbox) -> None:
@@ -83,7 +135,7 @@ def test_lives(cli: Any, python_box: Sandbox) -> None:
             cli("pause", name)
             assert next(one for one in json.loads(cli("--json", "ps").stdout) if one["id"] == made)["state"] == "paused"
             cli("resume", name)
-        assert "not_supported" in cli("snapshot", name, status=1).stderr
+        assert "not_supported" in cli("snapshot", name, status=3).stderr
         assert "code-interpreter-python" in cli("templates").stdout and made in cli("usage").stdout
     finally:
         cli("kill", name)
@@ -197,7 +249,7 @@ def test_cp(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
     (tmp_path / "dir/sub/b").write_bytes(b"\x00\xff")
     cli("cp", "dir/a.sh", f"{bare_box.id}:one.sh")
     assert bare_box.exec("./one.sh").stdout == "ran\n"
-    assert "cp -r" in cli("cp", "dir", f"{bare_box.id}:copied", status=1).stderr
+    assert "cp -r" in cli("cp", "dir", f"{bare_box.id}:copied", status=3).stderr
     cli("cp", "-r", "dir", f"{bare_box.id}:copied")
     assert bare_box.fs.read("copied/sub/b") == b"\x00\xff"
     told = json.loads(cli("--json", "cp", "-r", f"{bare_box.id}:copied", "back").stdout)
@@ -205,14 +257,19 @@ def test_cp(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
     cli("cp", f"{bare_box.id}:one.sh", ".")
     assert (tmp_path / "one.sh").exists()
     assert "SANDBOX:PATH" in cli("cp", "a", "b", status=2).stderr
-    assert "no" in cli("cp", f"{bare_box.id}:none", ".", status=1).stderr.lower()
+    assert "no" in cli("cp", f"{bare_box.id}:none", ".", status=4).stderr.lower()
+    assert cli("cp", f"{bare_box.id}:one.sh", "-").stdout == "#!/bin/sh\necho ran\n"
+    cli("cp", "-", f"{bare_box.id}:piped", stdin="by a pipe")
+    assert bare_box.fs.read("piped") == b"by a pipe"
     assert Place.of("./a:b") == (None, "./a:b") and Place.of("sb:/x") == ("sb", "/x") and Place.of("sb:") == ("sb", ".")
 
 
 def test_logs_runs_and_attach(cli: Any, daemon: Daemon, python_box: Sandbox) -> None:
     run = python_box.run_code("print('logged'); 1/0")
     got = cli("logs", python_box.id)
-    assert got.stdout == "logged\n" and "ZeroDivisionError" in got.stderr
+    assert got.stdout == "logged\n" and "ZeroDivisionError" in got.stderr and got.stderr.endswith(f"{run.run} has ended: error\n")
+    command = python_box.exec("exit 3")
+    assert cli("logs", python_box.id, command.run).stderr == f"sandal: {command.run} has ended: error, exit_code 3\n"
     lines = [json.loads(line) for line in cli("--json", "logs", python_box.id, run.run).stdout.splitlines()]
     assert [line["seq"] for line in lines] == list(range(len(lines))) and lines[-1]["type"] == "result"
     assert run.run in cli("runs", python_box.id).stdout
@@ -222,9 +279,9 @@ def test_logs_runs_and_attach(cli: Any, daemon: Daemon, python_box: Sandbox) -> 
 
 
 def test_faults_are_told_in_a_line(cli: Any) -> None:
-    for env, words in (({"SANDAL_URL": "http://127.0.0.1:1"}, "does not answer"), ({"SANDAL_URL": "nonsense"}, "begins with"),
-                       ({"SANDAL_API_KEY": "wrong"}, "unauthorized")):
-        got = cli("ps", status=1, **env)
+    for env, words, status in (({"SANDAL_URL": "http://127.0.0.1:1"}, "does not answer", 6), ({"SANDAL_URL": "nonsense"}, "begins with", 2),
+                               ({"SANDAL_API_KEY": "wrong"}, "unauthorized", 5)):
+        got = cli("ps", status=status, **env)
         assert words in got.stderr and "Traceback" not in got.stderr and got.stdout == ""
     assert "sandal 0." in cli("--version").stdout and "JupyterLab" in cli("--help").stdout
 
@@ -245,6 +302,7 @@ def test_commands_of_the_documents(cli: Any, tmp_path: Path) -> None:
     """Those of docs/sdk-python.md, in their order; of those that need somebody at the keys the help alone."""
     (tmp_path / "analysis.py").write_text("print('analysed')")
     (tmp_path / "data").mkdir()
+    (tmp_path / "data/sales.csv").write_text("a,b")
     text = (ROOT / "docs" / "sdk-python.md").read_text()
     lines = [line.split("#")[0].split() for line in text.splitlines() if line.startswith("    sandal ")]
     assert len(lines) >= 10
@@ -253,10 +311,12 @@ def test_commands_of_the_documents(cli: Any, tmp_path: Path) -> None:
         if argv[0] in ("repl", "exec"):
             cli(argv[0], "--help")
         elif argv[0] == "logs":
-            assert "has had no run" in cli(*argv, status=1).stderr
+            assert "has had no run" in cli(*argv, status=4).stderr
         elif argv[0] == "run":
             argv = ["run", "-c", "1 + 1", "--language", "python"] if "-c" in argv else argv
             assert cli(*argv).stdout in ("2\n", "analysed\n")
+        elif argv[0] == "snapshot":
+            assert "not_supported" in cli(*argv, status=3).stderr
         elif argv[0] == "pause" and ISOLATION == "none":
             continue
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any, Generator, List, NoReturn, Optional, cast
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 
-from .._errors import APIConnectionError, NotFoundError, SandalError
+from .._errors import APIConnectionError, APIError, AuthenticationError, ConfigError, NotFoundError, PermissionDeniedError, SandalError
 from .._options import ExecOptions, RunOptions
 from .._results import CommandResult, Execution
 from .._sync.client import Sandal
@@ -27,6 +29,8 @@ app = typer.Typer(name="sandal", no_args_is_help=True, pretty_exceptions_enable=
 TEMPLATE = {"python": "code-interpreter-python", "javascript": "code-interpreter-node", "typescript": "code-interpreter-node",
             "r": "code-interpreter-r"}
 ALIASES = {"py": "python", "js": "javascript", "node": "javascript", "ts": "typescript"}
+# Code that may read what stdin has. Other code runs at once, though the pipe on stdin stay open.
+ASKS = re.compile(r"\b(?:input|getpass|stdin|readline|readLine|readlines|scan)\b")
 SUFFIXES = {".py": "python", ".js": "javascript", ".mjs": "javascript", ".ts": "typescript", ".r": "r", ".R": "r"}
 
 
@@ -56,9 +60,9 @@ def version(wanted: bool) -> None:
 @app.callback()
 def options(url: Optional[str] = typer.Option(None, "--url", envvar="SANDAL_URL", help="Address of the daemon."),
             key: Optional[str] = typer.Option(None, "--key", envvar="SANDAL_API_KEY", help="API key.", show_envvar=True),
-            json: bool = typer.Option(False, "--json", help="JSON on stdout, for scripts."),
+            as_json: bool = typer.Option(False, "--json", help="JSON on stdout, and faults as JSON on stderr, for scripts."),
             _version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version.")) -> None:
-    SETTINGS.url, SETTINGS.key, SETTINGS.json = url, key, json
+    SETTINGS.url, SETTINGS.key, SETTINGS.json = url, key, as_json
 
 
 def sandboxes(incomplete: str) -> List[str]:
@@ -77,8 +81,21 @@ LANGUAGE = typer.Option(None, "--language", "-l", help="python, javascript, type
 KEEP = typer.Option(False, "--keep", help="Leave the new sandbox, and say its id.")
 
 
-def fail(text: str, status: int = 2) -> NoReturn:
-    err.print(f"sandal: {text}", markup=False)
+# Exit statuses: of the fault, where the code's own does not count. 1 is code that failed.
+USAGE, REFUSED, NOT_FOUND, UNAUTHORIZED, NOT_REACHED = 2, 3, 4, 5, 6
+
+
+def tell(code: str, message: str, hint: Optional[str] = None, text: Optional[str] = None) -> None:
+    """A fault, on stderr: for people, or as the daemon's JSON has it."""
+    if SETTINGS.json:
+        json.dump({"error": {"code": code, "message": message, "hint": hint}}, sys.stderr, ensure_ascii=False)
+        sys.stderr.write("\n")
+    else:
+        print(f"sandal: {text or message}", file=sys.stderr)
+
+
+def fail(text: str, status: int = USAGE, code: str = "usage") -> NoReturn:
+    tell(code, text)
     raise typer.Exit(status)
 
 
@@ -101,6 +118,7 @@ def place(sandbox: Optional[str], template: Optional[str], language: Optional[st
 
 @app.command()
 def run(file: Optional[str] = typer.Argument(None, help="File with the code; - for stdin."),
+        arguments: Optional[List[str]] = typer.Argument(None, metavar="[ARG]...", help="sys.argv of a Python file; after -- what begins with -."),
         code: Optional[str] = typer.Option(None, "-c", "--code", help="The code itself."),
         sandbox: Optional[str] = SANDBOX_OPTION, template: Optional[str] = TEMPLATE_OPTION, language: Optional[str] = LANGUAGE,
         context: Optional[str] = typer.Option(None, "--context", help="Context in the sandbox: its id or name."),
@@ -108,15 +126,25 @@ def run(file: Optional[str] = typer.Argument(None, help="File with the code; - f
         images: Path = typer.Option(Path(), "--images", help="Where pictures go that the terminal does not show."),
         keep: bool = KEEP) -> None:
     """Run code: output as it comes, pictures shown where the terminal can, else saved. Exits with 1 when the code failed."""
-    if (file is None) == (code is None):
+    if file is not None and code is not None:
         fail("either a FILE or -c CODE")
-    text = code or ""
-    if file is not None:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    text, from_stdin = code or "", code is None and file in (None, "-")
+    if from_stdin:
+        text = "" if file is None and sys.stdin.isatty() else sys.stdin.read()
+        if file is None and not text.strip():
+            fail("either a FILE or -c CODE, or the code on stdin")
+    elif file is not None:
+        text = Path(file).read_text()
         language = language or (None if context else SUFFIXES.get(Path(file).suffix))
     with place(sandbox, template, language, keep) as box:
         shower = Shower(images)
         options: dict[str, Any] = {"language": None if context else language, "timeout": timeout}
+        if file is not None and ALIASES.get(language or "", language) == "python":
+            box.run_code(f"__import__('sys').argv = {[file, *(arguments or [])]!r}", context=context, language=options["language"], silent=True)
+        elif arguments:
+            fail("arguments are for a FILE of Python")
+        if not sys.stdin.isatty() and not from_stdin and ASKS.search(text):
+            options["stdin"] = sys.stdin.read()
         if not SETTINGS.json:
             options.update(on_stdout=shower.text, on_stderr=shower.error_text, on_result=shower.result, on_error=shower.error)
             if sys.stdin.isatty():
@@ -124,8 +152,7 @@ def run(file: Optional[str] = typer.Argument(None, help="File with the code; - f
         execution = box.run_code(text, context=context, **cast(RunOptions, options))
         if SETTINGS.json:
             as_json(shaped(execution))
-            raise typer.Exit(0 if execution.ok else 1)
-        raise typer.Exit(end_of(execution))
+        raise typer.Exit(end_of(execution, tell=not SETTINGS.json))
 
 
 def shaped(execution: Execution) -> dict[str, Any]:
@@ -237,10 +264,19 @@ def exec_command(sandbox: str = SANDBOX, command: List[str] = typer.Argument(...
 
 
 @app.command()
-def cp(source: str = typer.Argument(..., help="PATH, or SANDBOX:PATH"), target: str = typer.Argument(..., help="PATH, or SANDBOX:PATH"),
+def cp(source: str = typer.Argument(..., help="PATH, or SANDBOX:PATH, or - for stdin"),
+       target: str = typer.Argument(..., help="PATH, or SANDBOX:PATH, or - for stdout"),
        recursive: bool = typer.Option(False, "-r", "--recursive", help="Directories, too.")) -> None:
     """Copy files between this machine and a sandbox."""
     here, there = copying.Place.of(source), copying.Place.of(target)
+    if here.sandbox is not None and target == "-":
+        for piece in SETTINGS.client().sandboxes.get(here.sandbox).fs.read(here.path, stream=True):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    if there.sandbox is not None and source == "-":
+        SETTINGS.client().sandboxes.get(there.sandbox).fs.write(there.path, sys.stdin.buffer)
+        return
     if (here.sandbox is None) == (there.sandbox is None):
         fail("one of the two is SANDBOX:PATH")
     upload = there.sandbox is not None
@@ -280,7 +316,7 @@ def logs(sandbox: str = SANDBOX, run: Optional[str] = typer.Argument(None, help=
     if run is None:
         found = box.runs.list()
         if not found:
-            fail(f"{sandbox} has had no run", 1)
+            fail(f"{sandbox} has had no run", NOT_FOUND, "not_found")
         run = found[0].run
     shower = Shower(images)
     for chunk in box.runs.attach(run, late=follow):
@@ -294,6 +330,9 @@ def logs(sandbox: str = SANDBOX, run: Optional[str] = typer.Argument(None, help=
             shower.result(chunk.result)
         elif chunk.type == "error":
             shower.error(chunk.error)
+        elif chunk.type == "result":
+            how = next((f", {name} {chunk.raw[name]}" for name in ("signal", "exit_code") if chunk.raw.get(name) is not None), "")
+            print(f"sandal: {run} has ended: {chunk.status}{how}", file=sys.stderr)
 
 
 @app.command()
@@ -329,13 +368,26 @@ def usage() -> None:
 
 
 def start() -> None:
+    plain = "--json" not in sys.argv
     try:
-        app(prog_name="sandal")
+        sys.exit(app(prog_name="sandal", standalone_mode=plain))
     except APIConnectionError as error:
-        sys.exit(f"sandal: {SETTINGS.client().base_url} does not answer: {error}")
-    except NotFoundError as error:
-        sys.exit(f"sandal: {error.message}")
-    except SandalError as error:
-        sys.exit(f"sandal: {error}")
-    except (OSError, UnicodeError) as error:
-        sys.exit(f"sandal: {error}")
+        tell("connection", str(error), None, f"{SETTINGS.client().base_url} does not answer: {error}")
+        sys.exit(NOT_REACHED)
+    except APIError as error:
+        tell(error.code, error.message, error.hint, error.message if isinstance(error, NotFoundError) else str(error))
+        sys.exit(NOT_FOUND if isinstance(error, NotFoundError) else
+                 UNAUTHORIZED if isinstance(error, (AuthenticationError, PermissionDeniedError)) else REFUSED)
+    except ConfigError as error:
+        tell("usage", str(error))
+        sys.exit(USAGE)
+    except (SandalError, OSError, ValueError) as error:
+        tell("failed", str(error))
+        sys.exit(REFUSED)
+    except Exception as error:
+        message: Any = getattr(error, "format_message", None)  # of click, which tells it itself but in its own way
+        if plain or message is None:
+            raise
+        SETTINGS.json = True
+        tell("usage", message())
+        sys.exit(USAGE)

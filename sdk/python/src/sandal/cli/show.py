@@ -12,6 +12,7 @@ from typing import Any, Iterable, Optional, Sequence, TextIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from .._models import JSON
 from .._results import Execution, Result, RunError
@@ -78,11 +79,11 @@ class Shower:
         self.error_text("\n".join(error.traceback or [f"{error.name}: {error.message}"]) + "\n")
 
 
-def end_of(execution: Execution) -> int:
+def end_of(execution: Execution, tell: bool = True) -> int:
     """The exit status for an Execution; what was not told as an error of the code is told here."""
     if execution.error is None:
         return 0
-    if execution.status != "error":
+    if execution.status != "error" and tell:
         err.print(f"sandal: {execution.status}: {execution.error.message}", markup=False)
     return {"timeout": 124, "interrupted": 130}.get(execution.status, 1)
 
@@ -93,11 +94,19 @@ def as_json(value: Any) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Fitted to the terminal; for what reads lines, one record a line, however long."""
+    lines = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if not sys.stdout.isatty():
+        lines = [[cell.replace("\n", "\\n") for cell in line] for line in [list(columns), *lines]]
+        widths = [max(map(len, column)) for column in zip(*lines)]
+        for line in lines:
+            print("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip())
+        return
     made = Table(box=None, header_style="bold", pad_edge=False)
     for column in columns:
         made.add_column(column, overflow="fold")
-    for row in rows:
-        made.add_row(*("" if cell is None else str(cell) for cell in row))
+    for line in lines:
+        made.add_row(*map(Text, line))
     out.print(made)
 
 
