@@ -358,9 +358,9 @@ df
     assert frame["z"].iloc[0] == pandas.Timestamp("2024-01-01", tz="Europe/Berlin") and frame["d"].iloc[2].seconds == 10800
     assert frame["c"].cat.ordered and list(frame["c"].cat.categories) == ["y", "x"]
     assert frame.index.tolist() == ["r1", "r2", "r3"] and frame.index.name == "row" and frame.columns[-1] == ("two", "level")
-    assert frame.attrs["sandal"] == {"shape": [3, 10], "rows": 3} and got.to_pandas().shape == (3, 10)
+    assert frame.attrs["sandal"] == {"shape": [3, 10], "rows": 3, "nan_or_inf": ["f"]} and got.to_pandas().shape == (3, 10)
     arrow = (await box.run_code("df[['i', 'f']]")).results[0].to_arrow()
-    assert arrow.column("i").to_pylist() == [1, 2**60, 3]
+    assert arrow.column("i").to_pylist() == [1, 2**60, 3] and got.to_arrow().num_rows == 3
     many = (await box.run_code("pd.DataFrame({'x': range(1000)}, index=pd.MultiIndex.from_product([['a', 'b'], range(500)]))"))
     assert many.to_pandas().shape == (100, 1) and many.to_pandas().attrs["sandal"]["shape"] == [1000, 1]
     assert many.to_pandas().index.nlevels == 2

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, cast
 
 import httpx
 import pytest
@@ -19,6 +19,7 @@ from sandal import (
     APIConnectionError,
     APIError,
     APITimeoutError,
+    ArgumentError,
     ConfigError,
     Execution,
     ExecutionError,
@@ -460,6 +461,26 @@ def test_a_tool_call_needs_a_place_and_a_shape() -> None:
         made.tools.run_tool_call({"x": 1}, session="s")
     with pytest.raises(TypeError, match="a dict"):
         made.tools.run_tool_call(5, session="s")
+
+
+def test_arguments_that_nothing_can_be_done_with() -> None:
+    """They are told before anything is sent, and by the name that they have."""
+    made, fake = box((200, {}, {}))
+    for nothing in (None, ""):
+        with pytest.raises(ArgumentError, match="an id or a name"):
+            client((200, {}, {}))[0].snapshots.delete(cast(Any, nothing))
+        with pytest.raises(ValueError, match="an id or a name"):
+            client((200, {}, {}))[0].sandboxes.get(cast(Any, nothing))
+    for number in (float("inf"), float("nan")):
+        with pytest.raises(ArgumentError, match="^timeout: "):
+            made.run_code("print('inf and nan')", timeout=number)
+    assert not fake.requests
+
+
+def test_arguments_of_a_tool_as_json_text() -> None:
+    made, fake = box((200, {}, {"content": [{"type": "text", "text": "1"}]}))
+    assert made.tools.call("run_code", '{"code": "1"}').text == "1"
+    assert json.loads(fake.bodies[0]) == {"name": "run_code", "arguments": '{"code": "1"}'}
 
 
 # --- The package ---

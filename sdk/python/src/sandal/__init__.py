@@ -16,6 +16,7 @@ from ._errors import (
     APIConnectionError,
     APIError,
     APITimeoutError,
+    ArgumentError,
     AuthenticationError,
     CommandError,
     ConfigError,
@@ -78,7 +79,7 @@ from ._sync.streams import CommandStream, RunStream
 from ._version import __version__
 
 __all__ = [
-    "APIConnectionError", "APIError", "APITimeoutError", "AsyncByteStream", "AsyncCommandStream", "AsyncContext", "AsyncProcess",
+    "APIConnectionError", "APIError", "APITimeoutError", "ArgumentError", "AsyncByteStream", "AsyncCommandStream", "AsyncContext", "AsyncProcess",
     "AsyncRunStream", "AsyncSandal", "AsyncSandbox", "AsyncWatch", "AuthenticationError", "ByteStream", "ClearChunk",
     "CommandChunk", "CommandEnd", "CommandError", "CommandResult", "CommandStream", "Completions", "ConfigError", "ConflictError",
     "Context", "ContextInfo", "DisplayChunk", "Entry", "ErrorChunk", "Execution", "ExecutionError", "ExpiredError", "ExposedURL",

@@ -17,6 +17,10 @@ class ConfigError(SandalError):
     """The client cannot be made of what it was given: a bad address, say."""
 
 
+class ArgumentError(SandalError, ValueError):
+    """An argument that no daemon could do anything with; nothing was sent."""
+
+
 class APIConnectionError(SandalError):
     """The daemon cannot be reached, or the connection broke and could not be made again in time. `sent`: the daemon may
     have got the request."""

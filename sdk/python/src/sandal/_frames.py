@@ -55,5 +55,7 @@ def to_pandas(table: JSON) -> pd.DataFrame:
     frame = api.DataFrame({i: _series(column).array for i, column in enumerate(table["columns"])}, index=index)
     levels = names and all(isinstance(name, tuple) for name in names)
     frame.columns = api.MultiIndex.from_tuples(names) if levels else api.Index(names, tupleize_cols=False) if names else frame.columns
-    frame.attrs["sandal"] = {"shape": table["shape"], "rows": table["rows"]}
+    unsure = [name for name, column in zip(names, table["columns"])
+              if str(column["dtype"]).lower().startswith(("float", "complex")) and None in column["values"]]
+    frame.attrs["sandal"] = {"shape": table["shape"], "rows": table["rows"], "nan_or_inf": unsure}
     return cast("pd.DataFrame", frame)

@@ -4,12 +4,13 @@ stream are put together, and from where a broken one goes on."""
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Union, cast
 from urllib.parse import quote, urlencode
 
-from ._errors import APIConnectionError, APIError, ConfigError, RateLimitError, UnavailableError
+from ._errors import APIConnectionError, APIError, ArgumentError, ConfigError, RateLimitError, UnavailableError
 from ._models import JSON
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def new_key() -> str:
     return "py-" + os.urandom(12).hex()
 
 
-def path_of(*parts: str) -> str:
+def path_of(*parts: Optional[str]) -> str:
+    for part in parts:
+        if part is None or part == "":
+            raise ArgumentError(f"an id or a name is text that is not empty, not {part!r}")
     return "/v1/" + "/".join(quote(str(part), safe="~") for part in parts)
 
 
@@ -48,6 +52,15 @@ def query_of(params: Params) -> str:
 
     pairs = [(k, text(v)) for k, v in params.items() if v is not None]
     return "?" + urlencode(pairs, quote_via=quote) if pairs else ""
+
+
+def json_text(body: JSON) -> bytes:
+    """No daemon reads NaN and infinities, which JSON has not."""
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "surrogatepass")
+    except ValueError as error:
+        numbers = [name for name, value in body.items() if isinstance(value, float) and not math.isfinite(value)]
+        raise ArgumentError(f"{numbers[0] if numbers else 'the body'}: {error}") from error
 
 
 def body_of(**members: Any) -> JSON:
@@ -69,7 +82,7 @@ class Request:
         self.content = content
         self.silence = silence
         if json_body is not None:
-            self.content = json.dumps(json_body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+            self.content = json_text(json_body)
             self.headers["Content-Type"] = "application/json"
         if method == "POST" and repeatable is None:
             self.headers.setdefault("Idempotency-Key", new_key())

@@ -87,7 +87,8 @@ class Result(Model):
 
     def to_pandas(self) -> pandas.DataFrame:
         """The table as a DataFrame, dtypes restored. The daemon sends the first rows (`dataframe["rows"]` of
-        `dataframe["shape"][0]`); `attrs["sandal"]` has both. ValueError if it is no table."""
+        `dataframe["shape"][0]`); `attrs["sandal"]` has both, and as `nan_or_inf` the names of the columns with floats that came as
+        null, which NaN and infinities do. ValueError if it is no table."""
         from ._frames import to_pandas
 
         return to_pandas(self._table())
@@ -165,10 +166,17 @@ class Execution(Model):
 
     def to_pandas(self) -> pandas.DataFrame:
         """The last table among the results."""
+        return self._last_table().to_pandas()
+
+    def _last_table(self) -> Result:
         for result in reversed(self.results):
             if result.dataframe is not None:
-                return result.to_pandas()
+                return result
         raise ValueError("no result is a table")
+
+    def to_arrow(self) -> Any:
+        """The same as a pyarrow.Table (needs pandas and pyarrow)."""
+        return self._last_table().to_arrow()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[JSON, JSON]:
         shown = self.main or (self.results[-1] if self.results else None)

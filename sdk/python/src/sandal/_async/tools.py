@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, cast
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Union, cast
 
 from .. import _protocol
 from .._errors import SandalError
@@ -36,9 +36,10 @@ class AsyncTools:
         call = _protocol.plain(block)
         return await self._run(call, format or _protocol.format_of(call), options)
 
-    async def call(self, name: str, args: Mapping[str, Any], **options: Unpack[ToolOptions]) -> ToolResult:
-        """For any other framework: the tool's name and its arguments, to what the model is to read."""
-        block: JSON = {"name": name, "arguments": dict(args)}
+    async def call(self, name: str, args: Union[str, Mapping[str, Any]], **options: Unpack[ToolOptions]) -> ToolResult:
+        """For any other framework: the tool's name and its arguments, an object or its JSON text as the model wrote it, to what
+        the model is to read."""
+        block: JSON = {"name": name, "arguments": args if isinstance(args, str) else dict(args)}
         return ToolResult(await self._run(block, "mcp", options))
 
     async def _run(self, call: JSON, format: str, options: ToolOptions) -> JSON:

@@ -290,7 +290,7 @@ class Contexts:
         self._http = sandbox._http  # pyright: ignore[reportPrivateUsage]
 
     def _path(self, context: ContextLike, *more: str) -> str:
-        return path_of("sandboxes", self._sandbox.id, "contexts", str(id_of(context)), *more)
+        return path_of("sandboxes", self._sandbox.id, "contexts", id_of(context), *more)
 
     def create(self, language: Optional[str] = None, *, name: Optional[str] = None, cwd: Optional[str] = None,
                      env: Optional[Mapping[str, str]] = None) -> Context:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, cast
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Union, cast
 
 from .. import _protocol
 from .._errors import SandalError
@@ -37,9 +37,10 @@ class Tools:
         call = _protocol.plain(block)
         return self._run(call, format or _protocol.format_of(call), options)
 
-    def call(self, name: str, args: Mapping[str, Any], **options: Unpack[ToolOptions]) -> ToolResult:
-        """For any other framework: the tool's name and its arguments, to what the model is to read."""
-        block: JSON = {"name": name, "arguments": dict(args)}
+    def call(self, name: str, args: Union[str, Mapping[str, Any]], **options: Unpack[ToolOptions]) -> ToolResult:
+        """For any other framework: the tool's name and its arguments, an object or its JSON text as the model wrote it, to what
+        the model is to read."""
+        block: JSON = {"name": name, "arguments": args if isinstance(args, str) else dict(args)}
         return ToolResult(self._run(block, "mcp", options))
 
     def _run(self, call: JSON, format: str, options: ToolOptions) -> JSON:
