@@ -265,7 +265,7 @@ void kg_bridge_forget(kg_bridge_t *bridge)
 
 static void forward_failed(kg_forward_t *f, const kg_err_t *err)
 {
-    if (f->attach) {
+    if (f->attach && !f->answered) {
         refuse(f->attach, &f->msg, err);
     }
     forward_free(f);
@@ -275,6 +275,7 @@ static void on_message(void *user, kg_channel_t channel, const kg_jmsg_t *msg, v
 {
     kg_forward_t *f = user;
     (void)prepared_take;
+    f->answered = f->answered || channel == KG_CHANNEL_SHELL || channel == KG_CHANNEL_CONTROL;
     if (channel == KG_CHANNEL_CONTROL && f->context->inc) {
         kg_subshell_reply(f->context->inc, &f->msg, msg);
     }
@@ -300,8 +301,10 @@ static void on_done(void *user, const kg_request_end_t *end)
 {
     kg_forward_t *f = user;
     kg_err_t err = {0};
-    bool told = end->how == KG_REQUEST_DONE || end->how == KG_REQUEST_NO_IDLE;
-    if (told || !has_reply(f->msg.kind)) {
+    if (end->how == KG_REQUEST_NO_IDLE && f->context->bridge) { /* all have heard its busy */
+        kg_bridge_idle(f->context, NULL, kg_buf_slice(&f->msg.header));
+    }
+    if (end->how == KG_REQUEST_DONE || f->answered || !has_reply(f->msg.kind)) {
         forward_free(f);
         return;
     }

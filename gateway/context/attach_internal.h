@@ -34,6 +34,7 @@ typedef struct kg_forward {
     kg_context_t *context;
     kg_attach_t *attach;   /* NULL: it has left */
     kg_request_t *request; /* NULL: it waits */
+    bool answered;         /* what is missing is idle */
     kg_client_msg_t msg;
     kg_buf_t bytes; /* of its buffers, while it waits */
     kg_slice_t *slices;
@@ -97,6 +98,8 @@ void kg_bridge_say(kg_context_t *context,
                    kg_slice_t parent,
                    kg_slice_t content);
 void kg_bridge_status(kg_context_t *context, kg_attach_t *to, const char *state, kg_slice_t parent);
+/* An idle of the gateway's own, which must not hide that a cell runs. */
+void kg_bridge_idle(kg_context_t *context, kg_attach_t *to, kg_slice_t parent);
 /* What the gateway answers itself: busy, the reply, idle. to may be NULL: nothing is said. */
 void kg_bridge_answer(kg_context_t *context,
                       kg_attach_t *to,

@@ -114,8 +114,7 @@ static kg_slice_t running_header(const kg_context_t *context)
     return known ? kg_buf_slice(&job->run->client->header) : (kg_slice_t){0};
 }
 
-/* An idle of ours must not hide that a cell runs. */
-static void say_idle(kg_context_t *context, kg_attach_t *to, kg_slice_t parent)
+void kg_bridge_idle(kg_context_t *context, kg_attach_t *to, kg_slice_t parent)
 {
     kg_bridge_status(context, to, "idle", parent);
     const char *state = kg_bridge_state(context);
@@ -144,7 +143,7 @@ static void answer(kg_context_t *context,
     if (reply_type(request_type, type)) {
         kg_bridge_say(context, to, channel, type, parent, content[0]);
     }
-    say_idle(context, to, parent);
+    kg_bridge_idle(context, to, parent);
 }
 
 void kg_bridge_answer(kg_context_t *context,

@@ -112,7 +112,7 @@ static unsigned being_made(const kg_bridge_t *bridge)
     const kg_forward_t *f = NULL;
     unsigned count = 0;
     DL_FOREACH (bridge->forwards, f) {
-        count += f->msg.kind == KG_CLIENT_CREATE_SUBSHELL;
+        count += f->msg.kind == KG_CLIENT_CREATE_SUBSHELL && !f->answered;
     }
     return count;
 }
@@ -171,7 +171,7 @@ static void on_list(void *user, kg_channel_t channel, const kg_jmsg_t *msg, void
 static void on_list_done(void *user, const kg_request_end_t *end)
 {
     kg_inc_t *inc = user;
-    if (end->how != KG_REQUEST_DONE && inc->context) {
+    if (end->how != KG_REQUEST_DONE && end->how != KG_REQUEST_NO_IDLE && inc->context) {
         kg_log(KG_LOG_WARN, "kernel.subshells_unknown", "context=%s", inc->context->id);
     }
     kg_request_release(&inc->subshells->listing);

@@ -4,7 +4,7 @@
 
 #include "gateway/kernel/internal.h"
 
-#define GRACE_NS (2 * KG_NS_PER_S)     /* to the first word */
+#define GRACE_NS (2 * KG_NS_PER_S)     /* to the first word; and to idle, behind the reply */
 #define PATIENCE_NS (60 * KG_NS_PER_S) /* from then on */
 
 int kg_kernel_forward(kg_kernel_t *k,
@@ -45,11 +45,24 @@ void kg_forward_on_idle(kg_request_t *req)
         return;
     }
     req->idled = true;
-    if (req->no_reply) {
+    if (req->no_reply || req->replied) {
         kg_request_end(req, KG_REQUEST_DONE);
-    } else if (!req->replied) {
+    } else {
         kg_request_set_deadline(req, kg_now_ns() + req->kernel->limits.no_reply_ns);
     }
+}
+
+void kg_forward_on_reply(kg_request_t *req)
+{
+    kg_request_set_deadline(req, req->replied_ns + GRACE_NS);
+}
+
+kg_request_how_t kg_forward_missing(const kg_request_t *req)
+{
+    if (!req->replied) {
+        return req->idled ? KG_REQUEST_NO_REPLY : KG_REQUEST_SILENT;
+    }
+    return req->iopub_ns > 0 ? KG_REQUEST_NO_IDLE : KG_REQUEST_DONE;
 }
 
 /* Kernels take what is on shell one after the other, whoever asks it. */
@@ -66,7 +79,7 @@ static bool another_is_before(const kg_request_t *req)
 bool kg_forward_goes_on(kg_request_t *req, uint64_t now)
 {
     const kg_kernel_t *k = req->kernel;
-    if (req->idled) {
+    if (req->idled || req->replied) {
         return false;
     }
     bool waits = req->unsent || (req->shell && (kg_kernel_cell_runs(k) || another_is_before(req)));

@@ -248,6 +248,9 @@ void kg_router_bad(kg_kernel_t *k, kg_channel_t channel, int rc);
 
 /* forward.c */
 void kg_forward_on_idle(kg_request_t *req);
+void kg_forward_on_reply(kg_request_t *req); /* idle is still to come */
+/* Of what is no code: as what it ends when it waits no longer. */
+kg_request_how_t kg_forward_missing(const kg_request_t *req);
 /* Its deadline has passed: true when it is to be waited for on, and a new one is set. */
 bool kg_forward_goes_on(kg_request_t *req, uint64_t now);
 

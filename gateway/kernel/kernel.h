@@ -153,9 +153,9 @@ void kg_kernel_stats(const kg_kernel_t *kernel, kg_kernel_stats_t *ret_stats);
 /* ---- requests ---- */
 
 typedef enum kg_request_how {
-    KG_REQUEST_DONE,     /* execute: reply and idle; others: reply */
+    KG_REQUEST_DONE,     /* execute, forward: reply and idle; others: reply */
     KG_REQUEST_NO_REPLY, /* execute, forward: idle came, the reply did not */
-    KG_REQUEST_NO_IDLE,  /* execute: reply came, idle did not */
+    KG_REQUEST_NO_IDLE,  /* execute, forward: reply came (and busy), idle did not */
     KG_REQUEST_SILENT,   /* others: no reply by the deadline */
     KG_REQUEST_UNSENT,   /* it waited for an interrupt of the one before it to be over, and was
                             interrupted itself: the kernel never saw it */
@@ -249,7 +249,7 @@ int kg_kernel_ask(kg_kernel_t *kernel,
 /* A message of a client's (proto/client_msg.h), sent at any time after ready. While a cell runs it
  * waits in the kernel with no deadline; else it ends SILENT when nothing at all came for it within
  * 2 s, or no reply 60 s after the kernel's last word on it, and NO_REPLY when idle came without
- * one. */
+ * one, NO_IDLE when busy and a reply came and within 2 s no idle. */
 typedef struct kg_kernel_forward {
     kg_channel_t channel; /* SHELL or CONTROL */
     const char *msg_type;

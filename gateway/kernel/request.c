@@ -123,7 +123,7 @@ static uint64_t due_at(const kg_request_t *req)
 static kg_request_how_t how_missing(const kg_request_t *req)
 {
     if (!req->execute) {
-        return req->idled ? KG_REQUEST_NO_REPLY : KG_REQUEST_SILENT;
+        return kg_forward_missing(req);
     }
     return req->replied ? KG_REQUEST_NO_IDLE : KG_REQUEST_NO_REPLY;
 }
@@ -225,8 +225,12 @@ void kg_request_on_reply(kg_request_t *req)
     }
     req->replied = true;
     req->replied_ns = kg_now_ns();
-    if (!req->execute || req->idled) {
+    if (req->idled || (!req->execute && !req->forward)) {
         kg_request_end(req, KG_REQUEST_DONE);
+        return;
+    }
+    if (req->forward) {
+        kg_forward_on_reply(req);
         return;
     }
     kg_request_set_deadline(req, req->replied_ns + req->kernel->limits.no_idle_ns);

@@ -218,6 +218,19 @@ def test_crash_matrix_in_other_languages(client: Client, template: str, put: str
         assert len({m["header"]["session"] for m in ws.seen + other.seen}) == 1
 
 
+def test_an_idle_that_the_kernel_owes_is_given(client: Client) -> None:
+    """IJavascript's inspection fails behind its reply, and says no more."""
+    if "code-interpreter-node" not in [t["name"] for t in client.get("/v1/templates")["items"]]:
+        pytest.skip("the node template is not built here")
+    with client.sandbox(template="code-interpreter-node") as sandbox, channels(sandbox) as ws, channels(sandbox) as other:
+        asked = ws.send("inspect_request", {"code": "print", "cursor_pos": 3, "detail_level": 0})
+        ws.answer(asked, 20)
+        other.until(lambda m: m["content"].get("execution_state") == "idle" and m["parent_header"].get("msg_id") == asked, 20)
+        ws.ask("is_complete_request", {"code": "1"})
+        assert len([m for m in ws.seen if m["content"].get("execution_state") == "idle"
+                    and m["parent_header"].get("msg_id") == asked]) == 1
+
+
 def test_silent_and_user_expressions(sandbox: Sandbox) -> None:
     with channels(sandbox) as ws:
         count = ws.execute("1")[0]["content"]["execution_count"]

@@ -565,7 +565,15 @@ static void handle(fake_t *f, request_t *r)
     if (strcmp(r->type, "unheard_request") == 0) {
         return;
     }
+    if (strcmp(r->type, "bare_request") == 0) {
+        fake_reply(f, r, "bare_reply", "{}");
+        return;
+    }
     fake_status(f, r, "busy");
+    if (strcmp(r->type, "unfinished_request") == 0) {
+        fake_reply(f, r, "unfinished_reply", "{\"status\":\"error\"}");
+        return;
+    }
     if (strcmp(r->type, "execute_request") == 0) {
         executing = 1;
         execute(f, r); /* sends idle itself */

@@ -124,6 +124,45 @@ static void forward_unheard_silent(void **state)
     assert_int_equal(sent.others, 0);
 }
 
+/* As IJavascript does where an inspection fails. */
+static void forward_replyWithoutIdle_noIdle(void **state)
+{
+    rig_t *rig = *state;
+    sent_t sent = {0};
+    kg_kernel_forward_t what = message("unfinished_request");
+    send_it(rig, &what, &sent);
+    await(rig, &sent, KG_REQUEST_NO_IDLE);
+    assert_int_equal(sent.replies, 1);
+    assert_int_equal(sent.others, 1);
+}
+
+/* Who was not told that the kernel is busy need not be told that it no longer is. */
+static void forward_replyAlone_done(void **state)
+{
+    rig_t *rig = *state;
+    sent_t sent = {0};
+    kg_kernel_forward_t what = message("bare_request");
+    send_it(rig, &what, &sent);
+    await(rig, &sent, KG_REQUEST_DONE);
+    assert_int_equal(sent.replies, 1);
+    assert_int_equal(sent.others, 0);
+}
+
+/* The one that waits for its idle holds up no other. */
+static void forward_behindAMissingIdle_done(void **state)
+{
+    rig_t *rig = *state;
+    sent_t sent = {0};
+    sent_t behind = {0};
+    kg_kernel_forward_t what = message("unfinished_request");
+    send_it(rig, &what, &sent);
+    what = message("complete_request");
+    send_it(rig, &what, &behind);
+    await(rig, &behind, KG_REQUEST_DONE);
+    assert_false(sent.done);
+    await(rig, &sent, KG_REQUEST_NO_IDLE);
+}
+
 static void forward_noReplyMeant_doneAtIdle(void **state)
 {
     rig_t *rig = *state;
@@ -246,6 +285,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(forward_onControl_done, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_idleWithoutReply_noReply, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_unheard_silent, setup, teardown),
+        cmocka_unit_test_setup_teardown(forward_replyWithoutIdle_noIdle, setup, teardown),
+        cmocka_unit_test_setup_teardown(forward_replyAlone_done, setup, teardown),
+        cmocka_unit_test_setup_teardown(forward_behindAMissingIdle_done, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_noReplyMeant_doneAtIdle, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_behindACell_waitsForIt, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_behindAQuestion_waitsForIt, setup, teardown),
