@@ -144,6 +144,23 @@ void keeper_gateway_lost(kg_keeper_t *k)
     }
 }
 
+/* A gateway that cannot start, as for a port that another program has, or that keeps crashing, is no
+ * reason to end what lives: it is left as a keeper that is killed leaves it, until the next one
+ * adopts it or its time as an orphan is over. */
+static void leave(kg_keeper_t *k, const char *reason)
+{
+    unsigned running = 0;
+    for (const kg_sb_t *sb = k->sandboxes; sb; sb = sb->next) {
+        running += sb->state == KG_KP_RUNNING;
+    }
+    k->leaving = true;
+    if (running > 0) {
+        kg_log(KG_LOG_WARN, "keeper.left_sandboxes",
+               "sandboxes=%u reason=\"%s\" orphan_timeout_s=%llu", running, reason,
+               (unsigned long long)k->opts.orphan_timeout_s);
+    }
+}
+
 static void plan_restart(kg_keeper_t *k)
 {
     uint64_t now_ns = kg_now_ns();
@@ -157,28 +174,11 @@ static void plan_restart(kg_keeper_t *k)
         k->gateway_done = true;
         k->stopping = true;
         k->exit_code = 1;
-        keeper_end_all(k);
+        leave(k, "the gateway keeps crashing");
         return;
     }
     k->restarts[k->restart_count++ % RESTARTS_MAX] = now_ns;
     k->restart_ns = now_ns + (RESTART_FIRST_NS << recent);
-}
-
-/* A start that failed, as for a port that another program has, is no reason to end what lives: it
- * is left as a keeper that is killed leaves it, until the next one adopts it or its time as an
- * orphan is over. */
-static void leave(kg_keeper_t *k)
-{
-    unsigned running = 0;
-    for (const kg_sb_t *sb = k->sandboxes; sb; sb = sb->next) {
-        running += sb->state == KG_KP_RUNNING;
-    }
-    k->leaving = true;
-    if (running > 0) {
-        kg_log(KG_LOG_WARN, "keeper.left_sandboxes",
-               "sandboxes=%u reason=\"the gateway did not start\" orphan_timeout_s=%llu", running,
-               (unsigned long long)k->opts.orphan_timeout_s);
-    }
 }
 
 void keeper_gateway_exited(kg_keeper_t *k, int wait_status)
@@ -197,7 +197,7 @@ void keeper_gateway_exited(kg_keeper_t *k, int wait_status)
         return;
     }
     if (code != 0 && !k->stopping) {
-        leave(k);
+        leave(k, "the gateway did not start");
     } else {
         keeper_end_all(k);
     }

@@ -536,3 +536,16 @@ def test_subshells_outlive_the_gateway(daemon: Daemon) -> None:
             reply, _ = ws.ask("is_complete_request", {"code": "1"}, subshell=subshell)
             assert reply["content"]["status"] == want, reply
     assert sandbox.post(f"/contexts/{kernel_of(sandbox)}/interrupt")["interrupted"] is True
+
+
+def test_a_gateway_that_keeps_crashing_leaves_what_lives(daemon: Daemon) -> None:
+    sandbox = Client(daemon.url, daemon.key).sandbox()
+    begin(sandbox)
+    init = first_init(sandbox.id)
+    for _ in range(5):
+        kill_gateway(daemon)
+    os.kill(daemon.gateway_pid(), signal.SIGKILL)
+    assert daemon.proc and daemon.proc.wait(10) == 1
+    assert "gateway.given_up" in daemon.log() and "keeper.left_sandboxes" in daemon.log(), daemon.log()
+    daemon.start()
+    goes_on(daemon, sandbox.id, init)
