@@ -362,6 +362,9 @@ static bool is_current(const kg_context_t *context, const char *msg_id)
 /* The kernel is busy with what the gateway itself asks, of which clients know nothing. */
 static bool is_hidden(const kg_inc_t *inc, const kg_jmsg_t *msg)
 {
+    if (strcmp(msg->msg_type, "iopub_welcome") == 0) { /* to the gateway's own subscription */
+        return true;
+    }
     if (strcmp(msg->msg_type, "status") != 0) {
         return false;
     }

@@ -66,8 +66,8 @@ typedef struct kg_kernel_sink {
     void (*on_state)(void *user, kg_kernel_state_t state);
     /* The process's own fd 1 and 2, from birth on, whatever the state. Any bytes, cut anywhere. */
     void (*on_output)(void *user, bool is_stderr, kg_slice_t bytes);
-    /* Every iopub message but welcomes, from before on_ready on and before whom it belongs to gets
-     * it. Must not close the kernel. */
+    /* Every iopub message, iopub_welcome too, from before on_ready on and before whom it belongs to
+     * gets it. Must not close the kernel. */
     void (*on_iopub)(void *user, const kg_jmsg_t *msg);
     /* iopub message whose parent isn't a request that is still held: late output after release, a
      * client's comm, a bare update_display_data. Never status. */

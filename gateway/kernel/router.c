@@ -45,15 +45,14 @@ to_request(kg_request_t *req, kg_channel_t channel, const kg_jmsg_t *msg, void *
 
 static void on_iopub(kg_kernel_t *k, const kg_jmsg_t *msg, void **prepared)
 {
-    if (is_type(msg, "iopub_welcome")) {
-        k->stats.welcomes++;
-        kg_link_on_iopub(k);
-        return;
-    }
     if (k->sink.on_iopub) {
         k->sink.on_iopub(k->user, msg);
     }
     kg_link_on_iopub(k); /* may be what makes it ready */
+    if (is_type(msg, "iopub_welcome")) {
+        k->stats.welcomes++;
+        return;
+    }
     bool status = is_type(msg, "status");
     kg_request_t *req = kg_request_find(k, msg->parent_id);
     if (!req || req->released) {

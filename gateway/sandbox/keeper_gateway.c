@@ -144,8 +144,8 @@ void keeper_gateway_lost(kg_keeper_t *k)
     }
 }
 
-/* A gateway that cannot start, as for a port that another program has, or that keeps crashing, is no
- * reason to end what lives: it is left as a keeper that is killed leaves it, until the next one
+/* A gateway that cannot start, as for a port that another program has, or that keeps crashing, is
+ * no reason to end what lives: it is left as a keeper that is killed leaves it, until the next one
  * adopts it or its time as an orphan is over. */
 static void leave(kg_keeper_t *k, const char *reason)
 {
