@@ -12,6 +12,7 @@ from harness.daemon import ISOLATION, Daemon
 
 from sandal import (
     APIError,
+    ArgumentError,
     AsyncSandal,
     AsyncSandbox,
     AuthenticationError,
@@ -476,6 +477,23 @@ async def test_files(bare: AsyncSandbox, tmp_path: Path) -> None:
         await fs.read("d/e/moved")
     with pytest.raises(NotFoundError, match="andbox"):
         await (await _other(bare)).exists("x")
+
+
+async def test_names_that_are_no_utf_8(bare: AsyncSandbox, tmp_path: Path) -> None:
+    fs = bare.fs
+    await fs.write(b"odd/a\xff", "1")
+    await fs.write("odd/plain", "2")
+    await fs.write("odd/b\udcfe", iter([b"3"]))  # as os.fsdecode() has it
+    odd, other, plain = await fs.list("odd")
+    assert (odd.name, plain.name_base64, plain.path_base64) == ("a\ufffd", None, None) and odd.path_base64
+    assert [await fs.read(one) for one in (odd, other, plain)] == [b"1", b"3", b"2"] and (await fs.stat(odd)).size == 1
+    assert b"".join([piece async for piece in fs.read(odd, stream=True)]) == b"1"
+    assert os.fsencode((await fs.download(odd, tmp_path)).name) == b"a\xff"
+    await fs.move(odd, b"odd/c\xfd")
+    assert await fs.exists(b"odd/c\xfd") and not await fs.exists(odd)
+    await fs.remove(b"odd/c\xfd")
+    with pytest.raises(ArgumentError, match="^path: "):
+        await fs.write("half\ud800", "1")
 
 
 async def _other(bare: AsyncSandbox) -> Any:

@@ -264,6 +264,18 @@ def test_cp(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
     assert Place.of("./a:b") == (None, "./a:b") and Place.of("sb:/x") == ("sb", "/x") and Place.of("sb:") == ("sb", ".")
 
 
+def test_cp_copies_what_it_can(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
+    """And names the rest."""
+    bare_box.exec("mkdir -p some/sub; echo 1 > \"$(printf 'some/a\\377')\"; ln -s none some/broken; mkfifo some/pipe; echo 2 > some/sub/z").raise_()
+    got = cli("cp", "-r", f"{bare_box.id}:some", "some", status=3)
+    assert (tmp_path / "some/sub/z").read_text() == "2\n" and (tmp_path / os.fsdecode(b"some/a\xff")).read_text() == "1\n"
+    assert sorted(line.split(": ")[1].rpartition("/")[2] for line in got.stderr.splitlines()) == ["broken", "pipe"]
+    (tmp_path / "some/broken").symlink_to("none")
+    got = cli("cp", "-r", "some", f"{bare_box.id}:again", status=3)
+    assert bare_box.fs.read(b"again/a\xff") == b"1\n" and bare_box.fs.read("again/sub/z") == b"2\n"
+    assert len(got.stderr.splitlines()) == 1 and "some/broken" in got.stderr
+
+
 def test_logs_runs_and_attach(cli: Any, daemon: Daemon, python_box: Sandbox) -> None:
     run = python_box.run_code("print('logged'); 1/0")
     got = cli("logs", python_box.id)

@@ -13,6 +13,7 @@ from harness.daemon import ISOLATION, Daemon
 
 from sandal import (
     APIError,
+    ArgumentError,
     Sandal,
     Sandbox,
     AuthenticationError,
@@ -475,6 +476,23 @@ def test_files(bare: Sandbox, tmp_path: Path) -> None:
         fs.read("d/e/moved")
     with pytest.raises(NotFoundError, match="andbox"):
         (_other(bare)).exists("x")
+
+
+def test_names_that_are_no_utf_8(bare: Sandbox, tmp_path: Path) -> None:
+    fs = bare.fs
+    fs.write(b"odd/a\xff", "1")
+    fs.write("odd/plain", "2")
+    fs.write("odd/b\udcfe", iter([b"3"]))  # as os.fsdecode() has it
+    odd, other, plain = fs.list("odd")
+    assert (odd.name, plain.name_base64, plain.path_base64) == ("a\ufffd", None, None) and odd.path_base64
+    assert [fs.read(one) for one in (odd, other, plain)] == [b"1", b"3", b"2"] and (fs.stat(odd)).size == 1
+    assert b"".join([piece for piece in fs.read(odd, stream=True)]) == b"1"
+    assert os.fsencode((fs.download(odd, tmp_path)).name) == b"a\xff"
+    fs.move(odd, b"odd/c\xfd")
+    assert fs.exists(b"odd/c\xfd") and not fs.exists(odd)
+    fs.remove(b"odd/c\xfd")
+    with pytest.raises(ArgumentError, match="^path: "):
+        fs.write("half\ud800", "1")
 
 
 def _other(bare: Sandbox) -> Any:

@@ -139,7 +139,8 @@ class Variable(Model):
 
 
 class Entry(Model):
-    """A file, directory or link. `mode` is octal text."""
+    """A file, directory or link. `mode` is octal text. What is no UTF-8 in a name is U+FFFD in it; `name_base64` and
+    `path_base64` have the bytes then, and calls of `fs` take the Entry itself."""
 
     _times = ("modified_at",)
     name: str
@@ -151,6 +152,9 @@ class Entry(Model):
     gid: int
     modified_at: Optional[datetime]
     target: Optional[str]
+    name_base64: Optional[str] = None
+    path_base64: Optional[str] = None
+    target_base64: Optional[str] = None
 
     @property
     def is_dir(self) -> bool:
@@ -164,6 +168,8 @@ class FileEvent(Model):
     type: str
     path: Optional[str] = None
     from_path: Optional[str] = None
+    path_base64: Optional[str] = None
+    from_base64: Optional[str] = None
 
     def __init__(self, raw: JSON):
         super().__init__(raw)

@@ -7,11 +7,12 @@ import json
 import math
 import os
 import time
+from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Union, cast
 from urllib.parse import quote, urlencode
 
 from ._errors import APIConnectionError, APIError, ArgumentError, ConfigError, RateLimitError, UnavailableError
-from ._models import JSON
+from ._models import JSON, Entry
 
 if TYPE_CHECKING:
     from ._config import Address
@@ -228,6 +229,29 @@ def size_of(content: Any) -> Optional[int]:
 
 
 PathLike = Union[str, "os.PathLike[str]"]
+AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]", Entry]
+
+
+def bytes_of(path: AnyPath) -> bytes:
+    """Of a path in a sandbox. Text may be what os.fsdecode() made of a name that is no UTF-8."""
+    if isinstance(path, Entry):
+        return b64decode(path.path_base64) if path.path_base64 else path.path.encode()
+    text = os.fspath(path)
+    if isinstance(text, bytes):
+        return text
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise ArgumentError(f"path: {text!r} has half of a surrogate pair, which no name of a file has") from error
+
+
+def place_of(path: AnyPath, name: str = "path") -> JSON:
+    """The field of a path; what is no UTF-8 goes in base64."""
+    data = bytes_of(path)
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": b64encode(data).decode()}
 
 
 def error_body(error: JSON) -> bytes:

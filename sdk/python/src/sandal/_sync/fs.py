@@ -23,7 +23,7 @@ from typing import (
 from .. import _protocol
 from .._errors import APIConnectionError, APIError, NotFoundError, SandalError
 from .._models import JSON, Entry, FileEvent
-from .._protocol import Backoff, PathLike, Request, body_of, path_of, size_of
+from .._protocol import AnyPath, Backoff, PathLike, Request, body_of, bytes_of, path_of, place_of, size_of
 from . import _io
 from .transport import Transport
 
@@ -47,7 +47,7 @@ _TUS = {"Tus-Resumable": "1.0.0"}
 
 
 class Files:
-    """Paths are absolute or taken from /workspace. Progress callbacks get (bytes done, bytes in all or None)."""
+    """Paths are absolute or taken from /workspace: text, bytes, or an Entry. Progress callbacks get (bytes done, bytes in all or None)."""
 
     def __init__(self, http: Transport, sandbox: str):
         self._http = http
@@ -59,26 +59,26 @@ class Files:
     # --- Reading ---
 
     @overload
-    def read(self, path: PathLike, *, stream: Literal[False] = False, offset: int = 0, length: Optional[int] = None,
+    def read(self, path: AnyPath, *, stream: Literal[False] = False, offset: int = 0, length: Optional[int] = None,
              on_progress: Optional[Progress] = None) -> bytes: ...
 
     @overload
-    def read(self, path: PathLike, *, stream: Literal[True], offset: int = 0, length: Optional[int] = None,
+    def read(self, path: AnyPath, *, stream: Literal[True], offset: int = 0, length: Optional[int] = None,
              on_progress: Optional[Progress] = None) -> ByteStream: ...
 
-    def read(self, path: PathLike, *, stream: bool = False, offset: int = 0, length: Optional[int] = None,
+    def read(self, path: AnyPath, *, stream: bool = False, offset: int = 0, length: Optional[int] = None,
              on_progress: Optional[Progress] = None) -> Union[bytes, ByteStream]:
         """Its bytes; with `stream=True` an iterator of pieces."""
-        made = ByteStream(self._http, self._path("file"), os.fspath(path), offset, length, on_progress)
+        made = ByteStream(self._http, self._path("file"), place_of(path), offset, length, on_progress)
         return made if stream else made.read()
 
-    def read_text(self, path: PathLike, encoding: str = "utf-8", errors: str = "strict") -> str:
+    def read_text(self, path: AnyPath, encoding: str = "utf-8", errors: str = "strict") -> str:
         return (self.read(path)).decode(encoding, errors)
 
-    def download(self, path: PathLike, local: PathLike, on_progress: Optional[Progress] = None) -> Path:
+    def download(self, path: AnyPath, local: PathLike, on_progress: Optional[Progress] = None) -> Path:
         """To a file of this machine, or into a directory of it. It appears when it is whole."""
         place = Path(local)
-        target = place / os.path.basename(str(path)) if place.is_dir() else place
+        target = place / os.fsdecode(os.path.basename(bytes_of(path))) if place.is_dir() else place
         part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
         try:
             with open(part, "wb") as file:
@@ -93,25 +93,24 @@ class Files:
 
     # --- Writing ---
 
-    def write(self, path: PathLike, data: Content, *, mode: Optional[str] = None, exclusive: bool = False,
+    def write(self, path: AnyPath, data: Content, *, mode: Optional[str] = None, exclusive: bool = False,
                     on_progress: Optional[Progress] = None) -> None:
         """Text (as UTF-8), bytes, a binary file, or an iterable of bytes whose length need not be known. Parents are made;
         who reads sees the old file or the whole new one. mode: octal text; by default that of the file that is there, else
         "0644". exclusive: ConflictError if the file is there; it is sent by one request, which does not go on after a break."""
         content: Any = data.encode() if isinstance(data, str) else data
         size = size_of(content)
-        where = os.fspath(path)
         if size is None:
             if exclusive:
                 raise ValueError("exclusive needs bytes, or a file that can be sought in")
-            self._upload(where, None, mode, lambda place: self._send_pieces(place, _pieces(content), on_progress))
+            self._upload(path, None, mode, lambda place: self._send_pieces(place, _pieces(content), on_progress))
             return
         body = _from(content, size, on_progress)
         if exclusive or size <= PUT_MOST:
             headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
             if exclusive:
                 headers["If-None-Match"] = "*"
-            request = Request("PUT", self._path("file"), params={"path": where, "mode": mode}, headers=headers, content=body(0),
+            request = Request("PUT", self._path("file"), params={**place_of(path), "mode": mode}, headers=headers, content=body(0),
                               repeatable=False)
             try:
                 self._http.fetch(request, float("inf"))
@@ -119,18 +118,18 @@ class Files:
             except APIConnectionError as error:
                 if exclusive or not error.sent:
                     raise
-        self._upload(where, size, mode, lambda place: self._append(place, 0, size, body, None, float("inf")))
+        self._upload(path, size, mode, lambda place: self._append(place, 0, size, body, None, float("inf")))
 
-    def upload(self, local: PathLike, path: PathLike, *, mode: Optional[str] = None,
+    def upload(self, local: PathLike, path: AnyPath, *, mode: Optional[str] = None,
                      on_progress: Optional[Progress] = None) -> None:
         """A file of this machine."""
         with open(local, "rb") as file:
             self.write(path, file, mode=mode, on_progress=on_progress)
 
-    def _upload(self, path: str, size: Optional[int], mode: Optional[str], send: Callable[[str], Any]) -> None:
+    def _upload(self, path: AnyPath, size: Optional[int], mode: Optional[str], send: Callable[[str], Any]) -> None:
         """By tus, which needs no length beforehand and goes on where it broke."""
-        names = {"path": path, **({"mode": mode} if mode else {})}
-        metadata = ",".join(f"{name} {b64encode(os.fsencode(value)).decode()}" for name, value in names.items())
+        names = {"path": bytes_of(path), **({"mode": mode.encode()} if mode else {})}
+        metadata = ",".join(f"{name} {b64encode(value).decode()}" for name, value in names.items())
         length = {"Upload-Length": str(size)} if size else {"Upload-Defer-Length": "1"}
         response = self._http.open(Request("POST", self._path("uploads"), headers={**_TUS, **length, "Upload-Metadata": metadata}))
         place = response.headers["location"]
@@ -204,17 +203,17 @@ class Files:
 
     # --- The rest ---
 
-    def list(self, path: PathLike = ".", depth: int = 1) -> List[Entry]:
+    def list(self, path: AnyPath = ".", depth: int = 1) -> List[Entry]:
         """What is in a directory, `depth` levels deep, in the order of paths."""
-        params: JSON = {"path": os.fspath(path), "depth": depth}
+        params: JSON = {**place_of(path), "depth": depth}
         return [Entry(item) for item in self._http.items(self._path("dir"), params)]
 
-    def stat(self, path: PathLike, follow: bool = False) -> Entry:
+    def stat(self, path: AnyPath, follow: bool = False) -> Entry:
         """Of a link itself, unless `follow`."""
-        params: JSON = {"path": os.fspath(path), "follow": follow}
+        params: JSON = {**place_of(path), "follow": follow}
         return Entry(self._http.json(Request("GET", self._path("stat"), params=params)))
 
-    def exists(self, path: PathLike) -> bool:
+    def exists(self, path: AnyPath) -> bool:
         try:
             self.stat(path)
         except NotFoundError as error:
@@ -223,21 +222,21 @@ class Files:
             return False
         return True
 
-    def mkdir(self, path: PathLike, *, mode: Optional[str] = None, parents: bool = True) -> Entry:
-        body = body_of(path=os.fspath(path), mode=mode, parents=parents)
+    def mkdir(self, path: AnyPath, *, mode: Optional[str] = None, parents: bool = True) -> Entry:
+        body = body_of(**place_of(path), mode=mode, parents=parents)
         return Entry(self._http.json(Request("POST", self._path("dir"), json_body=body)))
 
-    def move(self, source: PathLike, target: PathLike, *, overwrite: bool = False) -> Entry:
-        body: JSON = {"from": os.fspath(source), "to": os.fspath(target), "overwrite": overwrite}
+    def move(self, source: AnyPath, target: AnyPath, *, overwrite: bool = False) -> Entry:
+        body: JSON = {**place_of(source, "from"), **place_of(target, "to"), "overwrite": overwrite}
         return Entry(self._http.json(Request("POST", self._path("move"), json_body=body)))
 
-    def remove(self, path: PathLike, *, recursive: bool = False) -> None:
+    def remove(self, path: AnyPath, *, recursive: bool = False) -> None:
         """A directory that is not empty needs `recursive`."""
-        self._http.fetch(Request("DELETE", self._path("file"), params={"path": os.fspath(path), "recursive": recursive}))
+        self._http.fetch(Request("DELETE", self._path("file"), params={**place_of(path), "recursive": recursive}))
 
-    def watch(self, path: PathLike = ".", *, recursive: bool = False) -> Watch:
+    def watch(self, path: AnyPath = ".", *, recursive: bool = False) -> Watch:
         """Changes below a directory, or of a file, from when it is first read, or entered as a context manager."""
-        return Watch(self._http, self._path("watch"), {"path": os.fspath(path), "recursive": recursive})
+        return Watch(self._http, self._path("watch"), {**place_of(path), "recursive": recursive})
 
 
 class ByteStream:
@@ -246,9 +245,10 @@ class ByteStream:
     A file younger than a second has a weak tag, which no range can be asked by. `anew`, of who can forget the pieces it got,
     lets it start over then; else the strong tag that the same state of the file has a second later is waited for."""
 
-    def __init__(self, http: Transport, url: str, path: str, offset: int, length: Optional[int],
+    def __init__(self, http: Transport, url: str, place: JSON, offset: int, length: Optional[int],
                  on_progress: Optional[Progress]):
-        self._http, self._url, self._file = http, url, path
+        self._http, self._url, self._place = http, url, place
+        self._file = next(iter(place.values()))  # for messages
         self._from, self._length = offset, length
         self._progress = on_progress
         self._done = 0
@@ -294,7 +294,7 @@ class ByteStream:
             headers["Range"] = f"bytes={first}-{last}"
         if self._done and self._etag:
             headers["If-Range"] = self._etag
-        return Request("GET", self._url, params={"path": self._file}, headers=headers, silence=_protocol.SILENCE_TIMEOUT)
+        return Request("GET", self._url, params=self._place, headers=headers, silence=_protocol.SILENCE_TIMEOUT)
 
     def _follow(self) -> Iterator[bytes]:
         if self._length == 0:
@@ -343,7 +343,7 @@ class ByteStream:
             if time.monotonic() > until:
                 raise SandalError(f"{self._file} has no tag to go on by, and the connection broke")
             _io.sleep(SETTLE_PAUSE)
-            response = self._http.open(Request("HEAD", self._url, params={"path": self._file}))
+            response = self._http.open(Request("HEAD", self._url, params=self._place))
             _io.close(response)
             self._etag = response.headers.get("etag")
         if self._etag != known[2:]:

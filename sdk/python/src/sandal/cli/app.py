@@ -283,18 +283,29 @@ def cp(source: str = typer.Argument(..., help="PATH, or SANDBOX:PATH, or - for s
     box = SETTINGS.client().sandboxes.get(str(there.sandbox or here.sandbox))
     find = copying.to_sandbox if upload else copying.from_sandbox
     done: list[dict[str, Any]] = []
+    failed = 0
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=err, disable=SETTINGS.json or not err.is_terminal) as progress:
         for job in find(box, here.path, there.path, recursive):
-            task = progress.add_task(job.source, total=job.size)
+            source_name, target_name = copying.shown(job.source), copying.shown(job.target)
+            task = progress.add_task(source_name, total=job.size)
 
             def told(count: int, whole: Optional[int], task: TaskID = task) -> None:
                 progress.update(task, completed=count, total=whole)
 
-            copying.copy(box, job, upload, told)
-            done.append({"source": job.source, "target": job.target, "size": job.size})
+            try:
+                copying.copy(box, job, upload, told)
+            except (APIError, OSError) as error:
+                if not recursive or isinstance(error, AuthenticationError):
+                    raise
+                failed += 1
+                tell(error.code if isinstance(error, APIError) else "failed", f"{source_name}: {getattr(error, 'message', error)}")
+                continue
+            done.append({"source": source_name, "target": target_name, "size": job.size})
     if SETTINGS.json:
         as_json(done)
+    if failed:
+        raise typer.Exit(REFUSED)
 
 
 @app.command()

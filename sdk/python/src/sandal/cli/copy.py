@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional
 
 from .._errors import NotFoundError
+from .._models import Entry
+from .._protocol import AnyPath, bytes_of
 from .._sync.sandbox import Sandbox
 
 
@@ -25,9 +27,16 @@ class Place(NamedTuple):
 
 
 class Job(NamedTuple):
-    source: str
+    """source or target is of the sandbox, the other of this machine, with names as os.fsdecode() gives them."""
+
+    source: AnyPath
     target: str
     size: Optional[int]
+
+
+def shown(path: AnyPath) -> str:
+    """For people, and for JSON, which have no names that are no UTF-8."""
+    return path.path if isinstance(path, Entry) else os.fsencode(path).decode("utf-8", "replace")
 
 
 def to_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Iterator[Job]:
@@ -47,7 +56,7 @@ def to_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Itera
             box.fs.mkdir(f"{inside}/{name}")
         for name in sorted(files):
             path = Path(folder, name)
-            yield Job(str(path), f"{inside}/{name}", path.stat().st_size)
+            yield Job(str(path), f"{inside}/{name}", path.stat().st_size if path.exists() else None)
 
 
 def from_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Iterator[Job]:
@@ -60,11 +69,11 @@ def from_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Ite
         raise IsADirectoryError(f"{source} is a directory: cp -r")
     local.mkdir(parents=True, exist_ok=True)
     for inner in box.fs.list(source, depth=64):
-        place = local / os.path.relpath(inner.path, entry.path)
+        place = local / os.fsdecode(os.path.relpath(bytes_of(inner), bytes_of(entry)))
         if inner.is_dir:
             place.mkdir(parents=True, exist_ok=True)
-        elif inner.type == "file":
-            yield Job(inner.path, str(place), inner.size)
+        else:
+            yield Job(inner, str(place), inner.size if inner.type == "file" else None)
 
 
 def is_dir(box: Sandbox, path: str) -> bool:
@@ -78,6 +87,7 @@ def is_dir(box: Sandbox, path: str) -> bool:
 
 def copy(box: Sandbox, job: Job, upload: bool, told: Callable[[int, Optional[int]], object]) -> None:
     if upload:
-        box.fs.upload(job.source, job.target, on_progress=told, mode=f"{os.stat(job.source).st_mode & 0o777:04o}")
+        local = str(job.source)
+        box.fs.upload(local, job.target, on_progress=told, mode=f"{os.stat(local).st_mode & 0o777:04o}")
     else:
         box.fs.download(job.source, job.target, on_progress=told)
