@@ -1,4 +1,5 @@
 // Names: camelCase here, snake_case on the wire. What clients name themselves (OPAQUE) stays as it is.
+import { finite } from "./check.js";
 
 const OPAQUE = new Set(["metadata", "env", "formats", "data", "shape", "preview"]);
 
@@ -38,12 +39,13 @@ export function camelize<T>(value: unknown): T {
   return renamed(value, camelName) as T;
 }
 
-/** Fields of a request with the wire's names; what is undefined is left out. */
+/** Fields of a request with the wire's names; what is undefined is left out, and numbers that JSON has not are refused. */
 export function snakeize(fields: object): Record<string, unknown> {
   const out: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(fields)) {
     if (value === undefined) continue;
     out[snakeName(name)] = OPAQUE.has(name) ? value : renamed(value, snakeName);
   }
+  finite(out);
   return out;
 }

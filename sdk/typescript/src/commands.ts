@@ -5,7 +5,7 @@ import type { WireEvent } from "./follow.js";
 import type { CommandResult, Operations, ProcessInfo, StartedEvent, TextEvent, TruncatedEvent } from "./generated.js";
 import type { RequestOptions } from "./http.js";
 import { Listing } from "./listing.js";
-import { Live, type Shape } from "./live.js";
+import { begun, Live, type Shape } from "./live.js";
 import { toBase64, unique } from "./platform.js";
 import type { AttachOptions } from "./runs.js";
 
@@ -50,9 +50,10 @@ function wireOf(cmd: string | string[], options: ExecOptions): Record<string, un
 
 /** @internal */
 export function startCommand(core: Core, sandbox: string, cmd: string | string[], options: ExecOptions): Command {
-  const fields = { ...wireOf(cmd, options), on_disconnect: options.onDisconnect ?? "detach" };
+  const fieldsOf = () => ({ ...wireOf(cmd, options), on_disconnect: options.onDisconnect ?? "detach" });
   const streams = Boolean(options.stream || options.onStdout || options.onStderr || options.signal);
-  return new Live(core, { op: "exec", sandbox, fields, stream: streams, late: false }, shape(options), options.signal);
+  const target = () => ({ op: "exec" as const, sandbox, fields: fieldsOf(), stream: streams, late: false });
+  return begun(core, target, shape(options), options.signal);
 }
 
 /** @internal */
@@ -95,9 +96,9 @@ export class Process {
 
   /** What it prints, from the start or from the event after `after`; `await` waits for its end. */
   attach(options: AttachOptions = {}): Command {
-    const fields = snakeize({ run: this.info.run, after: options.after });
-    const target = { op: "runs.attach" as const, sandbox: this.#sandbox, fields, stream: true, late: options.late ?? false };
-    return new Live(this.#core, target, shape({ stream: true }), options.signal);
+    const fieldsOf = () => snakeize({ run: this.info.run, after: options.after });
+    const target = () => ({ op: "runs.attach" as const, sandbox: this.#sandbox, fields: fieldsOf(), stream: true, late: options.late ?? false });
+    return begun(this.#core, target, shape({ stream: true }), options.signal);
   }
 
   /** Waits for its end. */

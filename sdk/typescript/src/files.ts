@@ -1,5 +1,6 @@
 // Files of a sandbox: whole, in streams, and in parts that are sent anew where one was lost (tus 1.0).
 import { camelize } from "./case.js";
+import { bytes, wellFormed } from "./check.js";
 import type { Core } from "./core.js";
 import { ConnectionError, SandalError } from "./errors.js";
 import { passes } from "./failure.js";
@@ -52,25 +53,42 @@ export interface WatchOptions {
 }
 
 function query(path: Path, name = "path"): Record<string, unknown> {
-  if (typeof path === "string") return { [name]: path };
+  if (typeof path === "string") return { [name]: wellFormed(name, path) };
   return path.pathBase64 === undefined ? { [name]: path.path } : { [`${name}_base64`]: path.pathBase64 };
 }
 
 function isStream(data: Data): data is ReadableStream<Uint8Array> | AsyncIterable<Uint8Array | string> {
-  return typeof data === "object" && (data instanceof ReadableStream || Symbol.asyncIterator in data);
+  return typeof data === "object" && data !== null && (data instanceof ReadableStream || Symbol.asyncIterator in data);
+}
+
+function typeName(value: unknown): string {
+  return typeof value === "object" ? Object.prototype.toString.call(value).slice(8, -1) : typeof value;
+}
+
+function blobOf(data: unknown): Blob {
+  if (data instanceof Blob) return data;
+  // By name: a buffer of another realm, as test runners and frames have, is one too.
+  if (typeof data === "string" || ArrayBuffer.isView(data) || typeName(data) === "ArrayBuffer") return new Blob([data as BlobPart]);
+  throw new TypeError(`fs.write was given ${typeName(data)}: text, bytes, a Blob, a stream or an async iterable is wanted`);
+}
+
+function bytesOf(chunk: unknown): Uint8Array {
+  if (typeof chunk === "string") return new TextEncoder().encode(chunk);
+  if (ArrayBuffer.isView(chunk)) return new Uint8Array(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  if (typeName(chunk) === "ArrayBuffer") return new Uint8Array(chunk as ArrayBuffer);
+  throw new TypeError(`a stream for fs.write gave ${typeName(chunk)}: text or bytes are wanted`);
 }
 
 async function* chunks(data: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array | string>): AsyncGenerator<Uint8Array> {
-  const encoder = new TextEncoder();
   if (!(data instanceof ReadableStream)) {
-    for await (const chunk of data) yield typeof chunk === "string" ? encoder.encode(chunk) : chunk;
+    for await (const chunk of data) yield bytesOf(chunk);
     return;
   }
   const reader = data.getReader(); // not all browsers iterate streams
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    yield value;
+    yield bytesOf(value);
   }
 }
 
@@ -144,7 +162,7 @@ export class Files {
   /** Writes a file whole: readers see the old one or the new one. Missing parents are made. */
   async write(path: Path, data: Data, options: WriteOptions = {}): Promise<void> {
     if (isStream(data)) return this.#upload(path, null, parts(data), options);
-    const blob = data instanceof Blob ? data : new Blob([data as BlobPart]); // a copy: the caller may go on with its own
+    const blob = blobOf(data); // a copy: the caller may go on with its own
     const conditional = options.ifMatch !== undefined || options.ifNoneMatch !== undefined;
     if (!conditional && (options.onProgress ? blob.size > 0 : blob.size > PART)) {
       return this.#upload(path, blob.size, slices(blob), options);
@@ -275,8 +293,9 @@ class Download {
     readonly query: Record<string, unknown>,
     readonly options: ReadOptions,
   ) {
-    this.#offset = options.offset ?? 0;
-    this.#end = options.length === undefined ? undefined : this.#offset + options.length;
+    this.#offset = bytes("offset", options.offset) ?? 0;
+    const length = bytes("length", options.length);
+    this.#end = length === undefined ? undefined : this.#offset + length;
   }
 
   async open(): Promise<void> {
@@ -364,7 +383,7 @@ class Upload {
   }
 
   async create(path: Path, total: number | null): Promise<void> {
-    const named = typeof path === "string" || path.pathBase64 === undefined ? base64(typeof path === "string" ? path : path.path) : path.pathBase64;
+    const named = typeof path === "string" || path.pathBase64 === undefined ? base64(typeof path === "string" ? wellFormed("path", path) : path.path) : path.pathBase64;
     const mode = this.options.mode === undefined ? "" : `,mode ${base64(this.options.mode)}`;
     const length: Record<string, string> = total === null ? { "Upload-Defer-Length": "1" } : { "Upload-Length": String(total) };
     const answer = await this.#send("POST", this.path, { ...length, "Upload-Metadata": `path ${named}${mode}` });

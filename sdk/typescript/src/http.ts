@@ -1,5 +1,6 @@
 // Requests over fetch: the key, time limits, errors, and what is asked again.
 import { camelize, snakeize } from "./case.js";
+import { number, refused, wellFormed } from "./check.js";
 import { ConnectionError, RequestTimeoutError, SandalError } from "./errors.js";
 import { errorOf, passes } from "./failure.js";
 import { ROUTES, type Operations } from "./generated.js";
@@ -125,17 +126,21 @@ export class Http {
     const key = await this.settings.key();
     if (key) headers["Authorization"] = `Bearer ${key}`;
     if (request.json !== undefined) headers["Content-Type"] = "application/json";
+    for (const [name, value] of Object.entries(headers)) {
+      if (/[^\t\x20-\x7e\x80-\xff]/.test(value)) throw refused(name, "has characters that no header can carry");
+    }
     return headers;
   }
 
   async #once(request: HttpRequest, deadline: Deadline): Promise<Response> {
     const { fetch, baseUrl } = this.settings;
     const body = request.json !== undefined ? JSON.stringify(request.json) : request.body;
+    const headers = await this.#headers(request);
     let response: Response;
     try {
       response = await fetch(baseUrl + request.path + queryOf(request.query), {
         method: request.method,
-        headers: await this.#headers(request),
+        headers,
         signal: deadline.controller.signal,
         ...(body === undefined ? {} : { body }),
       });
@@ -164,7 +169,7 @@ export class Http {
 
   /** Asks, and again where nothing was done or where twice is as good as once: every POST carries a key, under which it is done once. */
   async open(request: HttpRequest): Promise<Answer> {
-    const deadline = new Deadline(request.requestTimeout ?? this.settings.requestTimeout, request.signal);
+    const deadline = new Deadline(number("requestTimeout", request.requestTimeout, this.settings.requestTimeout), request.signal);
     const id = unique();
     const headers = { "X-Request-Id": id, ...(request.method === "POST" ? { "Idempotency-Key": id } : {}), ...request.headers };
     const tries = request.retry === false ? 0 : this.settings.maxRetries;
@@ -229,7 +234,7 @@ export class Http {
 /** @internal One part of a path. Ids and names never are "." or "..", which URLs would swallow. */
 export function segment(text: string): string {
   if (text === "" || text === "." || text === "..") throw new SandalError("invalid_request", `"${text}" is no id or name`);
-  return encodeURIComponent(text);
+  return encodeURIComponent(wellFormed("id", text));
 }
 
 /** @internal What went wrong, as far as fetch tells: Node keeps it in `cause`. */

@@ -12,6 +12,16 @@ export interface Shape<E, R> {
   heard?(event: E, live: Live<E, R>, fail: (error: unknown) => void): unknown[];
 }
 
+/** @internal A run that was refused before it was sent: `begin` says what to send, or throws. */
+export function begun<E, R>(core: Core, begin: () => Target, shape: Shape<E, R>, signal: AbortSignal | undefined): Live<E, R> {
+  try {
+    return new Live(core, begin(), shape, signal);
+  } catch (error) {
+    const none: Target = { op: "run_code", sandbox: "", fields: {}, stream: false, late: false };
+    return new Live(core, none, shape, AbortSignal.abort(error));
+  }
+}
+
 interface Waiting<E> {
   resolve(result: IteratorResult<E, void>): void;
   reject(error: unknown): void;

@@ -6,7 +6,7 @@ import type { WireEvent } from "./follow.js";
 import type { ClearEvent, DisplayEvent, ErrorEvent, ExecutionData, InputEvent, Operations, QueuedEvent, StartedEvent, TextEvent, TruncatedEvent, UpdateEvent } from "./generated.js";
 import type { RequestOptions } from "./http.js";
 import { Listing } from "./listing.js";
-import { Live, type Shape } from "./live.js";
+import { begun, Live, type Shape } from "./live.js";
 import { unique } from "./platform.js";
 import { Execution, Result } from "./result.js";
 
@@ -107,7 +107,7 @@ export function startRun(core: Core, sandbox: string, code: string, options: Run
   const { context, stream, onInput, signal, onStdout, onStderr, onResult, onEvent, ...fields } = options;
   const listens = Boolean(onStdout || onStderr || onResult || onEvent || typeof onInput === "function");
   const policy = typeof onInput === "function" ? "wait" : (onInput ?? (stream ? undefined : "error"));
-  const wire = snakeize({
+  const fieldsOf = () => snakeize({
     code,
     context: typeof context === "object" ? context.id : context,
     ...fields,
@@ -118,7 +118,8 @@ export function startRun(core: Core, sandbox: string, code: string, options: Run
   });
   // An abort needs the run's id, which comes with its first event.
   const streams = Boolean(stream) || listens || signal !== undefined;
-  return new Live(core, { op: "run_code", sandbox, fields: wire, stream: streams, late: false }, listens ? callbacks(options) : stream ? ITERATED : AWAITED, signal);
+  const target = () => ({ op: "run_code" as const, sandbox, fields: fieldsOf(), stream: streams, late: false });
+  return begun(core, target, listens ? callbacks(options) : stream ? ITERATED : AWAITED, signal);
 }
 
 /** The runs of one sandbox. */
@@ -149,9 +150,9 @@ export class Runs {
 
   /** Follows a run from its first event, or from the one after `after`. */
   attach(run: string, options: AttachOptions = {}): Run {
-    const fields = snakeize({ run, after: options.after });
-    const target = { op: "runs.attach" as const, sandbox: this.#sandbox, fields, stream: true, late: options.late ?? false };
-    return new Live(this.#core, target, ITERATED, options.signal);
+    const fieldsOf = () => snakeize({ run, after: options.after });
+    const target = () => ({ op: "runs.attach" as const, sandbox: this.#sandbox, fields: fieldsOf(), stream: true, late: options.late ?? false });
+    return begun(this.#core, target, ITERATED, options.signal);
   }
 
   /** Answers a run that waits for input(). */

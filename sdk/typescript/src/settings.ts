@@ -1,4 +1,5 @@
 // What a client is told, and where it looks for the rest.
+import { carriable, number, refused } from "./check.js";
 import { environment, hasFiles, keyFile, readTextFile } from "./platform.js";
 import { SandalError } from "./errors.js";
 
@@ -62,12 +63,6 @@ function socketOf(options: SandalOptions): SandalOptions["WebSocket"] {
   return found;
 }
 
-function number(name: string, value: number | undefined, otherwise: number): number {
-  if (value === undefined) return otherwise;
-  if (!(value >= 0 && value < 2_000_000)) throw new SandalError("invalid_request", `${name} is ${value}: seconds or a count are wanted`);
-  return value;
-}
-
 // A key of this machine goes to a gateway on this machine alone.
 function isLocal(baseUrl: string): boolean {
   const host = new URL(baseUrl).hostname;
@@ -78,19 +73,21 @@ function isLocal(baseUrl: string): boolean {
 export function settingsOf(options: SandalOptions): Settings {
   const baseUrl = (options.baseUrl ?? environment("SANDAL_URL") ?? "http://127.0.0.1:8717").replace(/\/+$/, "");
   if (!/^https?:\/\/[^/]/.test(baseUrl)) throw new SandalError("invalid_request", `baseUrl is no http(s) URL: ${baseUrl}`);
-  const given = options.apiKey ?? environment("SANDAL_API_KEY");
+  const given = carriable(options.apiKey === undefined ? "SANDAL_API_KEY" : "apiKey", (options.apiKey ?? environment("SANDAL_API_KEY"))?.trim());
   let found: string | undefined;
   const local = async () => {
     const path = keyFile();
     const text = found ?? (path === undefined ? undefined : await readTextFile(path));
-    return (found = text?.trim() || undefined);
+    return (found = carriable(String(path), text?.trim()) || undefined);
   };
+  const silenceTimeout = number("silenceTimeout", options.silenceTimeout, 45);
+  if (silenceTimeout === 0) throw refused("silenceTimeout", "is 0: every connection would be taken for dead");
   return {
     baseUrl,
     key: async () => (given !== undefined || !isLocal(baseUrl) ? given : local()),
     requestTimeout: number("requestTimeout", options.requestTimeout, 120),
     reconnectTimeout: number("reconnectTimeout", options.reconnectTimeout, 30),
-    silenceTimeout: number("silenceTimeout", options.silenceTimeout, 45),
+    silenceTimeout,
     maxRetries: number("maxRetries", options.maxRetries, 3),
     idleTimeout: number("idleTimeout", options.idleTimeout, hasFiles ? 1 : 60),
     headers: options.headers ?? {},

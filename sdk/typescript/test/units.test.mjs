@@ -109,6 +109,94 @@ test("the key file of this machine is for gateways of this machine", { skip: typ
   assert.deepEqual(keys, [undefined, sent, sent, sent, undefined, undefined, undefined]);
 });
 
+test("numbers that no request can carry are refused with their field, before anything is sent", async () => {
+  for (const name of ["requestTimeout", "reconnectTimeout", "silenceTimeout", "maxRetries", "idleTimeout"]) {
+    for (const value of [NaN, Infinity, -1, "5", null]) {
+      assert.throws(() => new Sandal({ [name]: value }), { name: "InvalidRequestError", code: "invalid_request", pointer: `/${name}` }, `${name} ${value}`);
+    }
+  }
+  assert.throws(() => new Sandal({ silenceTimeout: 0 }), { pointer: "/silenceTimeout" });
+  await withGateway([[200, SANDBOX]], {}, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.get("sbx-1");
+    for (const value of [NaN, Infinity, -Infinity, 5n]) {
+      for (const [call, pointer] of [
+        [() => sb.runCode("1", { timeout: value }), "/timeout"],
+        [() => sb.runCode("1", { limits: { outputBytes: value } }), "/limits/output_bytes"],
+        [async () => { for await (const _ of sb.runCode("1", { stream: true, timeout: value })); }, "/timeout"],
+        [() => sb.exec("true", { timeout: value }), "/timeout"],
+        [() => sb.exec("true", { timeout: value, background: true }), "/timeout"],
+        [() => sb.runs.attach("run-1", { after: value }), "/after"],
+        [() => sb.expose(value), "/port"],
+        [() => sandal.sandboxes.create({ timeout: value }), "/timeout"],
+        [() => sandal.sandboxes.create({ metadata: { a: value } }), "/metadata/a"],
+        [() => sandal.sandboxes.list({}, { requestTimeout: value }), "/requestTimeout"],
+        [() => sb.fs.read("a", { offset: value }), "/offset"],
+        [() => sb.fs.readStream("a", { length: value }), "/length"],
+      ]) {
+        let promise;
+        assert.doesNotThrow(() => (promise = call()), pointer); // it rejects
+        const error = await failure(promise);
+        assert.deepEqual([error.name, error.code, error.pointer], ["InvalidRequestError", "invalid_request", pointer], `${value}`);
+        assert.ok(error.message.includes(String(value)), error.message);
+      }
+    }
+    for (const offset of [-1, 0.5]) assert.equal((await failure(sb.fs.read("a", { offset }))).pointer, "/offset");
+    assert.equal(asked.length, 1);
+  });
+});
+
+test("what is no data is a TypeError that says so", async () => {
+  await withGateway([[200, SANDBOX]], {}, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.get("sbx-1");
+    for (const [data, named] of [[5, "number"], [null, "Null"], [undefined, "undefined"], [{}, "Object"], [["a"], "Array"], [true, "boolean"]]) {
+      const error = await failure(sb.fs.write("a", data));
+      assert.equal(error.name, "TypeError");
+      assert.ok(error.message.includes(`given ${named}: text, bytes`), error.message);
+    }
+    assert.equal(asked.length, 1);
+  });
+  const made = [201, null, { Location: "/v1/sandboxes/sbx-1/fs/uploads/u-1" }];
+  await withGateway([[200, SANDBOX], made, [204, null]], {}, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.get("sbx-1");
+    const error = await failure(sb.fs.write("a", (async function* () { yield 5; })()));
+    assert.deepEqual([error.name, error.message.includes("gave number")], ["TypeError", true]);
+    assert.equal(asked.at(-1).method, "DELETE");
+  });
+});
+
+test("what no header or path can carry is refused, not tried again or replaced", async () => {
+  for (const apiKey of ["ключ", "a b", "a\nb", "a\0"]) {
+    assert.throws(() => new Sandal({ apiKey }), (error) => {
+      assert.deepEqual([error.name, error.code, error.pointer], ["InvalidRequestError", "invalid_request", "/apiKey"]);
+      assert.ok(error.message.includes("no header can carry") && !error.message.includes(apiKey), error.message);
+      return true;
+    });
+  }
+  let calls = 0;
+  const fetch = async () => {
+    calls++;
+    return new Response(JSON.stringify(SANDBOX));
+  };
+  const bad = new Sandal({ apiKey: "k", headers: { "X-Mine": "п" }, fetch });
+  assert.equal((await failure(bad.sandboxes.list())).pointer, "/X-Mine");
+  assert.equal(calls, 0);
+  const sandal = new Sandal({ apiKey: " k\n", fetch }); // as a file or a shell has it
+  const sb = await sandal.sandboxes.get("sbx-1");
+  const half = "a\ud800";
+  for (const call of [
+    () => sb.fs.read(half), () => sb.fs.readStream(half), () => sb.fs.write(half, "x"), () => sb.fs.write(half, new Blob(["x"]).stream()),
+    () => sb.fs.list(half), () => sb.fs.stat(half), () => sb.fs.exists(half), () => sb.fs.mkdir(half), () => sb.fs.move(half, "b"),
+    () => sb.fs.move("b", half), () => sb.fs.remove(half), () => sb.fs.watch(half).next(), () => sandal.sandboxes.get(half),
+  ]) {
+    const error = await failure(call());
+    assert.equal(error.name, "InvalidRequestError", call);
+    assert.match(error.message, /surrogate/);
+  }
+  assert.equal(calls, 1);
+  await sb.fs.stat("a\ud83d\ude00"); // a whole pair
+  assert.equal(calls, 2);
+});
+
 test("a POST is asked again under its first key", async () => {
   await withGateway(["cut", NO("draining", 503, { "Retry-After": "0" }), [201, SANDBOX]], {}, async (sandal, { asked }) => {
     const sb = await sandal.sandboxes.create({ template: "t", onTimeout: "kill", limits: { memoryMib: 64 }, env: { aB: "c" } });
