@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import pytest
 from conftest import ROOT, SDK
-from harness.daemon import ISOLATION, Daemon
+from harness.daemon import ISOLATION, Daemon, wait_for
 
 from sandal import Sandbox
 from sandal.cli import repl, show
@@ -232,6 +232,30 @@ def test_the_prompt(cli: Any, python_box: Sandbox) -> None:
     terminal.type("y\r")
     terminal.until("20")
     terminal.until("python> ")
+    terminal.type("\x04")
+    assert terminal.end() == 0
+
+
+def test_completion_that_is_slow_or_fails(cli: Any, python_box: Sandbox) -> None:
+    context = python_box.contexts.create("python")
+    context.run_code("import time\nclass Slow:\n    def __dir__(self):\n        open('asked', 'w').close(); time.sleep(60)\nslow = Slow()").raise_()
+    terminal = Terminal("repl", "-s", python_box.id, "--context", context.id, env=cli.env)
+    terminal.until("python> ")
+    terminal.type("slow.\t")
+    wait_for(lambda: python_box.fs.exists("asked"), 30)
+    begun = time.monotonic()
+    terminal.type("\x03")
+    terminal.type("\x15\x04")  # an empty line, and its end
+    assert terminal.end() == 0 and time.monotonic() - begun < 30
+    terminal = Terminal("repl", "-s", python_box.id, "--context", context.id, env=cli.env)
+    terminal.until("python> ")
+    context.remove()
+    terminal.type("impo\t")
+    terminal.until("sandal: Tab: ")
+    terminal.until("python> impo")
+    terminal.type("\t\x15'e' + 'nd'\r")
+    terminal.until("sandal: ")  # of the run, which has no context either
+    assert not terminal.until("python> ").startswith("Tab")
     terminal.type("\x04")
     assert terminal.end() == 0
 

@@ -42,7 +42,7 @@ def answer(chunk: InputChunk) -> str:
 
 def repl(context: Context, shower: Shower, ask: Callable[[str], str] = input) -> None:
     """Until the end of input."""
-    completion(context)
+    completion(context, shower)
     while True:
         try:
             code = read(context.language, ask)
@@ -71,25 +71,30 @@ def read(language: str, ask: Callable[[str], str]) -> str:
     return "\n".join(lines)
 
 
-def completion(context: Context) -> None:
-    """Tab asks the kernel, where this Python has readline."""
+def completion(context: Context, shower: Shower) -> None:
+    """Tab asks the kernel, where this Python has readline. Ctrl-C leaves a slow one; a fault is told once."""
     try:
         import readline
     except ImportError:
         return
     matches: list[str] = []
+    told: set[str] = set()
 
     def complete(text: str, state: int) -> Optional[str]:
         if state == 0:
             matches.clear()
+            line, end = readline.get_line_buffer(), readline.get_endidx()
             try:
-                line, end = readline.get_line_buffer(), readline.get_endidx()
                 found = context.complete(line, end)
                 # readline replaces what is after its own last delimiter.
                 head = line[found.start:end - len(text)] if found.start <= end - len(text) else ""
                 matches.extend(m[len(head):] for m in found.matches if m.startswith(head))
-            except SandalError:
-                pass
+            except KeyboardInterrupt:
+                pass  # the line stays as it is
+            except SandalError as error:
+                if str(error) not in told:
+                    told.add(str(error))
+                    shower.error_text(f"\nsandal: Tab: {error}\n{context.language}> {line}")
         return matches[state] if state < len(matches) else None
 
     readline.set_completer(complete)
