@@ -94,12 +94,13 @@ test("a download of a file that was just written goes on, too", async () => {
 test("a file that changes while its connection is away is read anew, or its stream fails", async () => {
   const [old, now] = [1, 2].map((fill) => new Uint8Array(3 << 20).fill(fill));
   const between = await proxy();
-  const sandal = client({ baseUrl: between.url });
+  let changed; // what is asked after the cut is asked after the change
+  const sandal = client({ baseUrl: between.url, fetch: async (...args) => (await changed, fetch(...args)) });
   const mine = await sandal.sandboxes.get(sb.id);
   const cutAndChanged = async (read) => {
+    changed = undefined;
     await sb.fs.write("changing", old);
     between.state.cut.down = 1 << 20;
-    let changed;
     const onProgress = ({ done }) => {
       if (done > 0) changed ??= sb.fs.write("changing", now);
     };
@@ -161,7 +162,7 @@ test("an upload whose answers are lost is there when its call resolves", async (
       await mine.fs.write(`answered-${stream}-${answers}`, stream ? new Blob([data]).stream() : data);
       assert.equal((await sb.fs.stat(`answered-${stream}-${answers}`)).size, data.length);
       isThrough = between.state.cuts === cuts;
-      assert.ok(answers < 10);
+      assert.ok(answers < 50);
     }
   }
   between.close();
