@@ -21,8 +21,11 @@ export async function proxy(cut = {}) {
       if (isLost) state.cut.answers = undefined;
       if (isLost || (way === "up" && passed > state.cut.upEach)) {
         state.cuts++;
-        from.destroy();
-        to.destroy();
+        from.pause();
+        to.write("", () => { // what went before arrives
+          from.destroy();
+          to.destroy();
+        });
         return;
       }
       const left = state.cut[way];
