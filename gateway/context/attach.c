@@ -263,9 +263,12 @@ void kg_bridge_forget(kg_bridge_t *bridge)
     }
 }
 
+/* Who only asked what the kernel is learns of its end by its status: JupyterLab's library turns an
+ * error in that reply into a rejection that nobody catches. */
 static void forward_failed(kg_forward_t *f, const kg_err_t *err)
 {
-    if (f->attach && !f->answered) {
+    bool asks_what_it_is = strcmp(f->msg.msg_type, "kernel_info_request") == 0;
+    if (f->attach && !f->answered && !asks_what_it_is) {
         refuse(f->attach, &f->msg, err);
     }
     forward_free(f);
