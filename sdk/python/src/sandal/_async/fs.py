@@ -277,6 +277,7 @@ class AsyncByteStream:
         iterator: Any = self._iterator
         if iterator is not None:
             await iterator.aclose()
+            await self._http.close_left()
 
     async def read(self) -> bytes:
         """All that is left."""
@@ -309,7 +310,7 @@ class AsyncByteStream:
                     await self._settle()
                 response = await self._http.open(self._request())
                 self._look(response)
-                async for piece in _io.chunks(response):
+                async for piece in self._http.chunks(response):
                     self._done += len(piece)
                     if self._done > farthest:
                         farthest, backoff = self._done, None
@@ -327,9 +328,14 @@ class AsyncByteStream:
                 seconds = backoff.wait()
                 if seconds is None or (not self._done and not error.sent):
                     raise
+            except GeneratorExit:
+                if response is not None:
+                    self._http.leave(response)
+                    response = None
+                raise
             finally:
                 if response is not None:
-                    await _io.close(response)
+                    await self._http.done(response)
             await _io.sleep(seconds)
 
     async def _settle(self) -> None:
@@ -396,6 +402,7 @@ class AsyncWatch:
         iterator: Any = self._iterator
         if iterator is not None:
             await iterator.aclose()
+            await self._http.close_left()
         response, self._response = self._response, None
         if response is not None:
             await _io.close(response)
@@ -415,7 +422,7 @@ class AsyncWatch:
                     broke, backoff = False, None
                     yield FileEvent({"type": "overflow"})
                 splitter = _protocol.Lines()
-                async for data in _io.chunks(response):
+                async for data in self._http.chunks(response):
                     for line in splitter.feed(data):
                         event = FileEvent(_protocol.object_of(line))
                         if event.type != "watching":
@@ -427,10 +434,15 @@ class AsyncWatch:
                 if seconds is None:
                     raise
                 broke = True
+            except GeneratorExit:
+                if self._response is not None:
+                    self._http.leave(self._response)
+                    self._response = None
+                raise
             finally:
                 stale, self._response = self._response, None
                 if stale is not None:
-                    await _io.close(stale)
+                    await self._http.done(stale)
             await _io.sleep(seconds)
 
 

@@ -84,6 +84,7 @@ class AsyncEventStream(Generic[ChunkT, EndT]):
         iterator: Any = self._iterator
         if iterator is not None:
             await iterator.aclose()
+            await self._http.close_left()
 
     async def wait(self) -> EndT:
         """Reads what is left, and returns what it came to."""
@@ -122,7 +123,7 @@ class AsyncEventStream(Generic[ChunkT, EndT]):
                 response = await self._http.open(feed.request(), retry=not begun)
                 splitter = _protocol.Lines()
                 last: Optional[JSON] = None
-                async for data in _io.chunks(response):
+                async for data in self._http.chunks(response):
                     for line in splitter.feed(data):
                         event = feed.accept(line)
                         if event is None:
@@ -148,11 +149,16 @@ class AsyncEventStream(Generic[ChunkT, EndT]):
                 seconds = backoff.wait(_protocol.asked_wait(error))
                 if seconds is None:
                     raise
+            except GeneratorExit:
+                if response is not None:
+                    self._http.leave(response)
+                    response = None
+                raise
             else:
                 return
             finally:
                 if response is not None:
-                    await _io.close(response)
+                    await self._http.done(response)
             await _io.sleep(seconds)
 
     def _chunk_of(self, raw: JSON) -> ChunkT:

@@ -276,6 +276,7 @@ class ByteStream:
         iterator: Any = self._iterator
         if iterator is not None:
             iterator.close()
+            self._http.close_left()
 
     def read(self) -> bytes:
         """All that is left."""
@@ -308,7 +309,7 @@ class ByteStream:
                     self._settle()
                 response = self._http.open(self._request())
                 self._look(response)
-                for piece in _io.chunks(response):
+                for piece in self._http.chunks(response):
                     self._done += len(piece)
                     if self._done > farthest:
                         farthest, backoff = self._done, None
@@ -326,9 +327,14 @@ class ByteStream:
                 seconds = backoff.wait()
                 if seconds is None or (not self._done and not error.sent):
                     raise
+            except GeneratorExit:
+                if response is not None:
+                    self._http.leave(response)
+                    response = None
+                raise
             finally:
                 if response is not None:
-                    _io.close(response)
+                    self._http.done(response)
             _io.sleep(seconds)
 
     def _settle(self) -> None:
@@ -395,6 +401,7 @@ class Watch:
         iterator: Any = self._iterator
         if iterator is not None:
             iterator.close()
+            self._http.close_left()
         response, self._response = self._response, None
         if response is not None:
             _io.close(response)
@@ -414,7 +421,7 @@ class Watch:
                     broke, backoff = False, None
                     yield FileEvent({"type": "overflow"})
                 splitter = _protocol.Lines()
-                for data in _io.chunks(response):
+                for data in self._http.chunks(response):
                     for line in splitter.feed(data):
                         event = FileEvent(_protocol.object_of(line))
                         if event.type != "watching":
@@ -426,10 +433,15 @@ class Watch:
                 if seconds is None:
                     raise
                 broke = True
+            except GeneratorExit:
+                if self._response is not None:
+                    self._http.leave(self._response)
+                    self._response = None
+                raise
             finally:
                 stale, self._response = self._response, None
                 if stale is not None:
-                    _io.close(stale)
+                    self._http.done(stale)
             _io.sleep(seconds)
 
 

@@ -85,6 +85,7 @@ class EventStream(Generic[ChunkT, EndT]):
         iterator: Any = self._iterator
         if iterator is not None:
             iterator.close()
+            self._http.close_left()
 
     def wait(self) -> EndT:
         """Reads what is left, and returns what it came to."""
@@ -123,7 +124,7 @@ class EventStream(Generic[ChunkT, EndT]):
                 response = self._http.open(feed.request(), retry=not begun)
                 splitter = _protocol.Lines()
                 last: Optional[JSON] = None
-                for data in _io.chunks(response):
+                for data in self._http.chunks(response):
                     for line in splitter.feed(data):
                         event = feed.accept(line)
                         if event is None:
@@ -149,11 +150,16 @@ class EventStream(Generic[ChunkT, EndT]):
                 seconds = backoff.wait(_protocol.asked_wait(error))
                 if seconds is None:
                     raise
+            except GeneratorExit:
+                if response is not None:
+                    self._http.leave(response)
+                    response = None
+                raise
             else:
                 return
             finally:
                 if response is not None:
-                    _io.close(response)
+                    self._http.done(response)
             _io.sleep(seconds)
 
     def _chunk_of(self, raw: JSON) -> ChunkT:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Optional, cast
+from collections import deque
+from typing import TYPE_CHECKING, Any, Iterator, Optional, cast
 
 from .. import _protocol
 from .._config import Address
@@ -32,6 +33,8 @@ class Transport:
         self._verify = verify
         self._given = transport
         self._pools: list[Pool] = []
+        self._held: dict[int, tuple[httpx.Response, Any]] = {}
+        self._left: deque[httpx.Response] = deque()
         self._closed = False
 
     def close(self) -> None:
@@ -84,6 +87,31 @@ class Transport:
 
         return cast(bytes, self._repeat(request, until, attempt))
 
+    # A stream that is dropped may be finalised by the garbage collector while this thread has the pool's lock, where closing
+    # its connection would wait for itself. So what reads the connection is held here, and closed before the next request.
+
+    def chunks(self, response: httpx.Response) -> Iterator[bytes]:
+        """Of its body; ended by `done` or `leave`."""
+        pieces = _io.chunks(response)
+        self._held[id(response)] = (response, pieces)
+        return pieces
+
+    def done(self, response: httpx.Response) -> None:
+        _io.close(response)
+        self._held.pop(id(response), None)
+
+    def leave(self, response: httpx.Response) -> None:
+        """Nobody reads on."""
+        self._left.append(response)
+
+    def close_left(self) -> None:
+        while True:
+            try:
+                response = self._left.popleft()
+            except IndexError:  # or another thread was quicker
+                return
+            self.done(response)
+
     def open(self, request: Request, retry: bool = True) -> httpx.Response:
         """The head of a good answer; the caller reads its chunks and closes it. The daemon may be silent for the request's
         `silence` between them."""
@@ -95,6 +123,7 @@ class Transport:
         return cast("httpx.Response", self._repeat(request, until, attempt, retry))
 
     def _repeat(self, request: Request, until: float, attempt: Any, retry: bool = True) -> Any:
+        self.close_left()
         backoff = Backoff(self.max_retries if retry else 0, until)
         maybe_done = False
         while True:
