@@ -1,10 +1,12 @@
-"""Fixtures of the SDK's tests: one daemon of this tree for all, started by the harness of the end-to-end tests."""
+"""Fixtures of the SDK's tests: one daemon of this tree for all, started by the harness of the end-to-end tests, or one that
+SANDAL_TEST_URL and SANDAL_TEST_KEY name."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
@@ -13,12 +15,24 @@ SDK = Path(__file__).resolve().parent.parent
 ROOT = SDK.parent.parent
 sys.path[:0] = [str(SDK / "src"), str(ROOT / "tests" / "e2e")]
 for name in [name for name in os.environ if name.startswith("SANDAL_") and name not in (
-        "SANDAL_BUILD", "SANDAL_TEST_ISOLATION", "SANDAL_TEST_LONG")]:
+        "SANDAL_BUILD", "SANDAL_TEST_ISOLATION", "SANDAL_TEST_KEY", "SANDAL_TEST_LONG", "SANDAL_TEST_TOOLS", "SANDAL_TEST_URL")]:
     del os.environ[name]  # the environment of who runs this is none of the client's
 
 from harness.daemon import Daemon, processes_left, wait_for  # noqa: E402
 
 from sandal import Sandal, Sandbox  # noqa: E402
+
+# A daemon that runs already, for a Python that can start none: test_pythons.py says whose.
+ELSEWHERE = os.environ.get("SANDAL_TEST_URL", "")
+
+
+def not_elsewhere(reason: str) -> Any:
+    """A mark for a test that needs more than an interpreter, the client's own dependencies and a daemon."""
+    return pytest.mark.skipif(bool(ELSEWHERE), reason=reason)
+
+
+own_daemon = not_elsewhere("it starts a daemon of its own")
+with_tools = not_elsewhere("it needs tools of the tree's environment")
 
 
 @pytest.fixture
@@ -34,7 +48,10 @@ def nothing_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def daemon() -> Iterator[Daemon]:
+def daemon() -> Iterator[Any]:
+    if ELSEWHERE:
+        yield SimpleNamespace(url=ELSEWHERE, key=os.environ["SANDAL_TEST_KEY"])
+        return
     with Daemon("--limits-queue", "2000") as made:
         yield made
 

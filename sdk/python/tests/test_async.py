@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, AsyncIterator
 
 import pytest
+from conftest import not_elsewhere, own_daemon
 from harness.daemon import ISOLATION, Daemon
 
 from sandal import (
@@ -336,6 +337,7 @@ async def test_a_figure(box: AsyncSandbox, tmp_path: Path) -> None:
     assert figure.save(tmp_path / "as.txt").read_text() == figure.text
 
 
+@not_elsewhere("no pandas there")
 async def test_a_table(box: AsyncSandbox) -> None:
     import pandas
 
@@ -571,6 +573,7 @@ async def test_a_watch(bare: AsyncSandbox) -> None:
     assert ("created", "a") in seen and ("moved", "b") in seen and seen[-1] == ("deleted", "b")
 
 
+@own_daemon
 async def test_a_unix_socket() -> None:
     path = f"/tmp/sandal-{os.getpid()}.sock"  # where the gateway's user may write
     with Daemon(listen=f"unix:{path}") as other:

@@ -16,7 +16,7 @@ from typing import Any, Iterator, Optional
 from urllib.parse import urlsplit
 
 import pytest
-from conftest import SDK
+from conftest import SDK, own_daemon
 from harness.daemon import Daemon, wait_for
 
 from sandal import APIConnectionError, AsyncSandal, Sandal, SandalError, Sandbox
@@ -297,6 +297,7 @@ box.run_code("print('here', flush=True)\\nimport time\\ntime.sleep(60)", on_stdo
     assert python_box.runs.attach(run).wait().status == "interrupted"
 
 
+@own_daemon
 def test_a_gateway_that_crashes_under_a_run() -> None:
     """The stream goes on with the next gateway, and ends with what that says of the run."""
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
+from conftest import not_elsewhere, own_daemon
 from harness.daemon import ISOLATION, Daemon
 
 from sandal import (
@@ -335,6 +336,7 @@ def test_a_figure(box: Sandbox, tmp_path: Path) -> None:
     assert figure.save(tmp_path / "as.txt").read_text() == figure.text
 
 
+@not_elsewhere("no pandas there")
 def test_a_table(box: Sandbox) -> None:
     import pandas
 
@@ -570,6 +572,7 @@ def test_a_watch(bare: Sandbox) -> None:
     assert ("created", "a") in seen and ("moved", "b") in seen and seen[-1] == ("deleted", "b")
 
 
+@own_daemon
 def test_a_unix_socket() -> None:
     path = f"/tmp/sandal-{os.getpid()}.sock"  # where the gateway's user may write
     with Daemon(listen=f"unix:{path}") as other:

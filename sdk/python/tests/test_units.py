@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, Optional, cast
 
 import httpx
 import pytest
-from conftest import SDK
+from conftest import SDK, with_tools
 
 from sandal import (
     APIConnectionError,
@@ -496,15 +496,18 @@ def test_the_blocking_client_is_made_from_the_other() -> None:
     run("scripts/unasync", "--check")
 
 
+@with_tools
 def test_types() -> None:
     run(sys.executable, "-m", "mypy", "--cache-dir", os.devnull, "src/sandal", "tests/typing_sample.py")
     run(Path(sys.executable).parent / "basedpyright", "--pythonpath", sys.executable)
 
 
+@with_tools
 def test_it_runs_on_python_3_9() -> None:
     run(Path(sys.executable).parent / "vermin", "--no-tips", "-t=3.9-", "--violations", "src")
 
 
+@with_tools
 def test_contents_of_wheel_and_sdist(tmp_path: Path) -> None:
     import tarfile
     import zipfile
