@@ -32,7 +32,7 @@ mount --bind "$tree/tests" "$root/mnt/tests"
 mount --bind "$site" "$root/mnt/site"
 mount --rbind /dev "$root/dev"
 mount -t proc proc "$root/proc"
-exec chroot "$root" /usr/bin/python3 -m pytest -p no:cacheprovider -ra --timeout=120 --durations=5 --rootdir=/mnt "$@"
+exec chroot "$root" /usr/bin/python3 -m pytest -p no:cacheprovider -ra -W error::pytest.PytestUnraisableExceptionWarning --timeout=120 --durations=5 --rootdir=/mnt "$@"
 """
 
 
