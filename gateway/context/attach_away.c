@@ -180,12 +180,13 @@ static int fill(kg_kept_t *k, const kg_ws_msg_t *msg, kg_slice_t content)
         k->len[i] = part.len;
         rc = kg_buf_append_slice(&k->bytes, part);
     }
-    k->buffer_count = msg->buffer_count;
-    k->buffer_len = msg->buffer_count ? calloc(msg->buffer_count, sizeof(size_t)) : NULL;
-    if (msg->buffer_count && !k->buffer_len) {
+    size_t count = msg->buffer_count;
+    k->buffer_count = count;
+    k->buffer_len = count ? calloc(count, sizeof(size_t)) : NULL;
+    if (count && !k->buffer_len) {
         return -ENOMEM;
     }
-    for (size_t i = 0; i < msg->buffer_count && rc == 0; i++) {
+    for (size_t i = 0; i < count && rc == 0; i++) {
         k->buffer_len[i] = msg->buffers[i].len;
         rc = kg_buf_append_slice(&k->bytes, msg->buffers[i]);
     }
