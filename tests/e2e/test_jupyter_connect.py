@@ -472,6 +472,7 @@ def test_cf_03_a_client_that_does_not_read(bound: str, whole: bool) -> None:  # 
                 slow("ready")
                 slow("stop_reading")
                 reader("ready")
+                reader("stop_reading")  # else it would be a second subscriber there that takes nothing
                 reader("open", name="sub", channel="iopub", kind="SUB", rcvhwm=0)
                 reader("raw_get", name="sub")
                 slow("open", name="sub", channel="iopub", kind="SUB", rcvhwm=1)
