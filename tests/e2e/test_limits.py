@@ -197,7 +197,7 @@ def test_an_idle_kernel_out_of_memory_loses_its_state_as_oom(client: Client) -> 
         assert ended["oom"] is True and ended["signal"] == signal.SIGKILL, ended
         got = box.run("x")
         assert got["status"] == "oom", got
-        assert (got["error"]["started"], got["error"]["state"]) == (False, "lost"), got
+        assert got["error"]["state"] == "lost", got  # a new kernel may come so far that it begins
         sh(box, "rm /dev/shm/full /tmp/full")
         got = box.run("x")
         assert (got["status"], got["error"]["name"]) == ("error", "NameError"), got
