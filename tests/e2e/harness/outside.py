@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Iterator
 
 from harness.client import Sandbox
-from harness.daemon import wait_for
+from harness.daemon import UID_RANGES, UID_SHARES, own_uid_ranges, wait_for
 
 TAG = f"sdt{os.getpid() % 100000}"
 
@@ -22,7 +22,9 @@ TAG = f"sdt{os.getpid() % 100000}"
 def free_number() -> int:
     """Of the networks here: one that nothing on this machine knows of."""
     known = subprocess.run(["ip", "-4", "route", "show", "table", "all"], capture_output=True, text=True).stdout if shutil.which("ip") else ""
-    numbers = [(os.getpid() + i) % 200 + 20 for i in range(200)]
+    # Another test run may be about to take one too: each has some to itself.
+    share = UID_RANGES.index(own_uid_ranges()[0][0]) if os.geteuid() == 0 else os.getpid() % UID_SHARES
+    numbers = [20 + 12 * share + (os.getpid() + i) % 12 for i in range(12)]
     return next(n for n in numbers if not re.search(rf"\b(10|192\.31)\.{n}\.", known))
 
 
