@@ -138,7 +138,7 @@ test("an upload goes on where it was cut", async () => {
 test("an upload goes on however often it is cut", async () => {
   const data = new Uint8Array(6 << 20).map((_, i) => (i * 17) >> 2);
   const between = await proxy();
-  const sandal = client({ baseUrl: between.url, maxRetries: 3 }); // a slow gateway gets nowhere by some of its tries
+  const sandal = client({ baseUrl: between.url, maxRetries: 8 }); // a slow gateway gets nowhere by some of its tries
   const mine = await sandal.sandboxes.get(sb.id);
   for (const [name, content] of [["text", "x".repeat(data.length)], ["parts", new Blob([data]).stream()]]) {
     between.state.cut = { upEach: 1 << 20 }; // more cuts than a call has tries
