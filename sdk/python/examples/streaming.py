@@ -7,7 +7,7 @@ import time
 name = input("Who? ")
 for i in range(3):
     print("hello", name, i, flush=True)
-    time.sleep(0.1)
+    time.sleep(0.1)  # so that a reader sees it come piece by piece
 """
 
 with Sandal() as sandal, sandal.sandboxes.create("code-interpreter-python") as sb:
@@ -20,6 +20,7 @@ with Sandal() as sandal, sandal.sandboxes.create("code-interpreter-python") as s
             elif chunk.type == "result":
                 print("ended:", chunk.status)
 
+    # It ticks slowly, so that there is something left to interrupt.
     with sb.run_code("import time\nwhile True:\n    print('tick', flush=True)\n    time.sleep(0.05)", stream=True) as run:
         for chunk in run:
             if chunk.type == "stdout":

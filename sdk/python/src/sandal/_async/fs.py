@@ -176,7 +176,7 @@ class AsyncFiles:
                 seconds = backoff.wait()
                 if seconds is None:
                     raise
-            await _io.sleep(seconds)
+            await _io.sleep(seconds)  # the backoff before the next try
             state = await self._state(place, backoff)
             before, here = here, int(state["offset"])
             if state["done"]:
@@ -194,7 +194,7 @@ class AsyncFiles:
                 seconds = backoff.wait()
                 if seconds is None:
                     raise
-            await _io.sleep(seconds)
+            await _io.sleep(seconds)  # the backoff before the next try
 
     async def _drop(self, place: str) -> None:
         try:
@@ -336,7 +336,7 @@ class AsyncByteStream:
             finally:
                 if response is not None:
                     await self._http.done(response)
-            await _io.sleep(seconds)
+            await _io.sleep(seconds)  # the backoff before the next try
 
     async def _settle(self) -> None:
         """After a break, where no tag can be asked by."""
@@ -349,7 +349,7 @@ class AsyncByteStream:
         while self._etag == known:
             if time.monotonic() > until:
                 raise SandalError(f"{self._file} has no tag to go on by, and the connection broke")
-            await _io.sleep(SETTLE_PAUSE)
+            await _io.sleep(SETTLE_PAUSE)  # a tag gets strong by the passing of time alone
             response = await self._http.open(Request("HEAD", self._url, params=self._place))
             await _io.close(response)
             self._etag = response.headers.get("etag")
@@ -443,7 +443,7 @@ class AsyncWatch:
                 stale, self._response = self._response, None
                 if stale is not None:
                     await self._http.done(stale)
-            await _io.sleep(seconds)
+            await _io.sleep(seconds)  # the backoff before the next try
 
 
 async def _told(progress: Optional[Progress], done: int, whole: Optional[int]) -> None:

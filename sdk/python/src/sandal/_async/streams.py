@@ -159,7 +159,7 @@ class AsyncEventStream(Generic[ChunkT, EndT]):
             finally:
                 if response is not None:
                     await self._http.done(response)
-            await _io.sleep(seconds)
+            await _io.sleep(seconds)  # the backoff before the next try
 
     def _chunk_of(self, raw: JSON) -> ChunkT:
         raise NotImplementedError

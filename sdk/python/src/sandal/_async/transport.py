@@ -139,7 +139,7 @@ class AsyncTransport:
                 seconds = backoff.wait(_protocol.asked_wait(error)) if _protocol.may_repeat(request, error, sent) else None
                 if seconds is None:
                     raise
-            await _io.sleep(seconds)
+            await _io.sleep(seconds)  # the backoff before the next try
 
     async def _once(self, request: Request, read_timeout: Optional[float]) -> httpx.Response:
         import httpx

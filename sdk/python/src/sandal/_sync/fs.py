@@ -175,7 +175,7 @@ class Files:
                 seconds = backoff.wait()
                 if seconds is None:
                     raise
-            _io.sleep(seconds)
+            _io.sleep(seconds)  # the backoff before the next try
             state = self._state(place, backoff)
             before, here = here, int(state["offset"])
             if state["done"]:
@@ -193,7 +193,7 @@ class Files:
                 seconds = backoff.wait()
                 if seconds is None:
                     raise
-            _io.sleep(seconds)
+            _io.sleep(seconds)  # the backoff before the next try
 
     def _drop(self, place: str) -> None:
         try:
@@ -335,7 +335,7 @@ class ByteStream:
             finally:
                 if response is not None:
                     self._http.done(response)
-            _io.sleep(seconds)
+            _io.sleep(seconds)  # the backoff before the next try
 
     def _settle(self) -> None:
         """After a break, where no tag can be asked by."""
@@ -348,7 +348,7 @@ class ByteStream:
         while self._etag == known:
             if time.monotonic() > until:
                 raise SandalError(f"{self._file} has no tag to go on by, and the connection broke")
-            _io.sleep(SETTLE_PAUSE)
+            _io.sleep(SETTLE_PAUSE)  # a tag gets strong by the passing of time alone
             response = self._http.open(Request("HEAD", self._url, params=self._place))
             _io.close(response)
             self._etag = response.headers.get("etag")
@@ -442,7 +442,7 @@ class Watch:
                 stale, self._response = self._response, None
                 if stale is not None:
                     self._http.done(stale)
-            _io.sleep(seconds)
+            _io.sleep(seconds)  # the backoff before the next try
 
 
 def _told(progress: Optional[Progress], done: int, whole: Optional[int]) -> None:

@@ -160,7 +160,7 @@ class EventStream(Generic[ChunkT, EndT]):
             finally:
                 if response is not None:
                     self._http.done(response)
-            _io.sleep(seconds)
+            _io.sleep(seconds)  # the backoff before the next try
 
     def _chunk_of(self, raw: JSON) -> ChunkT:
         raise NotImplementedError

@@ -140,7 +140,7 @@ class Transport:
                 seconds = backoff.wait(_protocol.asked_wait(error)) if _protocol.may_repeat(request, error, sent) else None
                 if seconds is None:
                     raise
-            _io.sleep(seconds)
+            _io.sleep(seconds)  # the backoff before the next try
 
     def _once(self, request: Request, read_timeout: Optional[float]) -> httpx.Response:
         import httpx
