@@ -28,6 +28,17 @@ export function finite(value: unknown, field = ""): void {
   for (const [name, member] of Object.entries(value)) finite(member, field ? `${field}.${name}` : name);
 }
 
+/** Fields that a call takes as one object; text in their place is a slip of who is used to another client. */
+export function fieldsOf<T extends object>(fields: T): T {
+  if (fields === null || typeof fields !== "object") throw refused("fields", `are ${JSON.stringify(fields)}: an object is wanted`);
+  return fields;
+}
+
+/** The id of what is named by its id or name, or given itself. What a caller without types gave may be neither: `segment` refuses that. */
+export function idOf<T extends string | undefined>(one: T | { readonly id: string }): string | T {
+  return one !== null && typeof one === "object" ? one.id : (one ?? undefined) as T;
+}
+
 /** Half of a surrogate pair has no form in UTF-8: as U+FFFD it would name something else. */
 export function wellFormed(field: string, text: string): string {
   if (/\p{Surrogate}/u.test(text)) throw refused(field, "has half of a surrogate pair, which UTF-8 cannot carry");
@@ -35,7 +46,9 @@ export function wellFormed(field: string, text: string): string {
 }
 
 /** A key goes in a header, and in a WebSocket's subprotocol. It is not shown. */
-export function carriable(field: string, key: string | undefined): string | undefined {
+export function carriable(field: string, given: string | undefined): string | undefined {
+  if (given !== undefined && typeof given !== "string") throw refused(field, `is ${typeof given}: text is wanted`);
+  const key = given?.trim();
   if (key !== undefined && !/^[\x21-\x7e]*$/.test(key)) throw refused(field, "has characters that no header can carry: visible ASCII is wanted");
   return key;
 }

@@ -1,5 +1,6 @@
 // The client: where everything begins.
 import { camelize } from "./case.js";
+import { fieldsOf, idOf } from "./check.js";
 import { Core } from "./core.js";
 import type { Context, Health, Key, NewKey, Operations, SandboxUsage, Template } from "./generated.js";
 import { segment, type RequestOptions } from "./http.js";
@@ -9,10 +10,6 @@ import type { SandalOptions } from "./settings.js";
 import { Tools } from "./tools.js";
 
 type SandboxRef = string | { readonly id: string };
-
-function idOf(one: SandboxRef): string {
-  return typeof one === "string" ? one : one.id;
-}
 
 export class Sandboxes {
   readonly #core: Core;
@@ -24,7 +21,7 @@ export class Sandboxes {
 
   /** Makes a sandbox from a template; ready when it resolves. */
   async create(fields: Operations["sandboxes.create"]["request"] = {}, options?: RequestOptions): Promise<Sandbox> {
-    return new Sandbox(this.#core, await this.#core.http.call("sandboxes.create", fields, options));
+    return new Sandbox(this.#core, await this.#core.http.call("sandboxes.create", fieldsOf(fields), options));
   }
 
   /** By id or name. */

@@ -1,4 +1,5 @@
 // The contexts of one sandbox: live kernels with their variables.
+import { fieldsOf, idOf } from "./check.js";
 import type { Core } from "./core.js";
 import type { Completions, Context, Inspection, Operations, Variable } from "./generated.js";
 import type { RequestOptions } from "./http.js";
@@ -8,10 +9,6 @@ import type { ContextRef } from "./runs.js";
 /** Seconds to wait for a busy context; else a busy one is a ConflictError `busy`. */
 interface Waiting extends RequestOptions {
   wait?: number | undefined;
-}
-
-function idOf(context: ContextRef): string {
-  return typeof context === "string" ? context : context.id;
 }
 
 export class Contexts {
@@ -28,8 +25,8 @@ export class Contexts {
     return { sandbox: this.#sandbox, context: idOf(context) };
   }
 
-  create(fields: Omit<Operations["contexts.create"]["request"], "sandbox"> = {}, options?: RequestOptions): Promise<Context> {
-    return this.#core.http.call("contexts.create", { ...fields, sandbox: this.#sandbox }, options);
+  async create(fields: Omit<Operations["contexts.create"]["request"], "sandbox"> = {}, options?: RequestOptions): Promise<Context> {
+    return this.#core.http.call("contexts.create", { ...fieldsOf(fields), sandbox: this.#sandbox }, options);
   }
 
   list(options?: RequestOptions): Listing<Context> {

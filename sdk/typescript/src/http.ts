@@ -217,7 +217,7 @@ export class Http {
     const path = template.replace(/\{(\w+)\}/g, (_, name: string) => {
       const value = wire[name];
       delete wire[name];
-      return segment(String(value));
+      return segment(typeof value === "number" ? String(value) : (value as string));
     });
     const inQuery = method === "GET" || method === "DELETE";
     const answer = await this.json({
@@ -233,7 +233,7 @@ export class Http {
 
 /** @internal One part of a path. Ids and names never are "." or "..", which URLs would swallow. */
 export function segment(text: string): string {
-  if (text === "" || text === "." || text === "..") throw new SandalError("invalid_request", `"${text}" is no id or name`);
+  if (typeof text !== "string" || text === "" || text === "." || text === "..") throw refused("id", `is ${JSON.stringify(text)}: an id or a name is wanted`);
   return encodeURIComponent(wellFormed("id", text));
 }
 

@@ -1,5 +1,6 @@
 // Runs of code: starting, following, answering.
 import { camelize, snakeize } from "./case.js";
+import { idOf } from "./check.js";
 import type { Core } from "./core.js";
 import { ConflictError, NotFoundError } from "./errors.js";
 import type { WireEvent } from "./follow.js";
@@ -109,7 +110,7 @@ export function startRun(core: Core, sandbox: string, code: string, options: Run
   const policy = typeof onInput === "function" ? "wait" : (onInput ?? (stream ? undefined : "error"));
   const fieldsOf = () => snakeize({
     code,
-    context: typeof context === "object" ? context.id : context,
+    context: idOf(context),
     ...fields,
     onInput: policy,
     // A connection that goes is had again; what was asked for goes on meanwhile.
@@ -136,7 +137,7 @@ export class Runs {
   /** Runs of code, without their outputs. */
   list(options: { context?: ContextRef | undefined; limit?: number | undefined } & RequestOptions = {}): Listing<Execution> {
     const { context, limit } = options;
-    const fields = { sandbox: this.#sandbox, limit, context: typeof context === "object" ? context.id : context };
+    const fields = { sandbox: this.#sandbox, limit, context: idOf(context) };
     return new Listing(async (after) => {
       const page = await this.#core.http.call("runs.list", { ...fields, after }, options);
       return { items: page.items.map((item) => new Execution(item)), next: page.next };

@@ -1,5 +1,6 @@
 // One sandbox, and all that can be done in it.
 import { camelize, snakeize } from "./case.js";
+import { idOf } from "./check.js";
 import { type Command, type ExecOptions, type Process, Processes, startCommand, startProcess } from "./commands.js";
 import { Contexts } from "./contexts.js";
 import type { Core } from "./core.js";
@@ -156,8 +157,7 @@ export class Sandbox {
 
   /** Rolls it back to one of its snapshots. */
   async restore(snapshot: string | { id: string }, options: WaitOptions = {}): Promise<this> {
-    const id = typeof snapshot === "string" ? snapshot : snapshot.id;
-    this.info = camelize<SandboxInfo>(await this.#post("restore", { snapshot: id, wait: options.wait }, options));
+    this.info = camelize<SandboxInfo>(await this.#post("restore", { snapshot: idOf(snapshot), wait: options.wait }, options));
     return this;
   }
 

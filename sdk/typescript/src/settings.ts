@@ -72,13 +72,13 @@ function isLocal(baseUrl: string): boolean {
 /** @internal */
 export function settingsOf(options: SandalOptions): Settings {
   const baseUrl = (options.baseUrl ?? environment("SANDAL_URL") ?? "http://127.0.0.1:8717").replace(/\/+$/, "");
-  if (!/^https?:\/\/[^/]/.test(baseUrl)) throw new SandalError("invalid_request", `baseUrl is no http(s) URL: ${baseUrl}`);
-  const given = carriable(options.apiKey === undefined ? "SANDAL_API_KEY" : "apiKey", (options.apiKey ?? environment("SANDAL_API_KEY"))?.trim());
+  if (!/^https?:\/\/[^/]/.test(baseUrl)) throw refused("baseUrl", `is no http(s) URL: ${baseUrl}`);
+  const given = carriable(options.apiKey === undefined ? "SANDAL_API_KEY" : "apiKey", options.apiKey ?? environment("SANDAL_API_KEY"));
   let found: string | undefined;
   const local = async () => {
     const path = keyFile();
     const text = found ?? (path === undefined ? undefined : await readTextFile(path));
-    return (found = carriable(String(path), text?.trim()) || undefined);
+    return (found = carriable(String(path), text) || undefined);
   };
   const silenceTimeout = number("silenceTimeout", options.silenceTimeout, 45);
   if (silenceTimeout === 0) throw refused("silenceTimeout", "is 0: every connection would be taken for dead");

@@ -164,6 +164,31 @@ test("what is no data is a TypeError that says so", async () => {
   });
 });
 
+test("what is no id, and text where fields are wanted, is refused before anything is sent", async () => {
+  assert.throws(() => new Sandal({ apiKey: 5 }), { name: "InvalidRequestError", pointer: "/apiKey" });
+  assert.throws(() => new Sandal({ baseUrl: "nonsense" }), { name: "InvalidRequestError", pointer: "/baseUrl" });
+  await withGateway([[200, SANDBOX]], { reconnectTimeout: 0 }, async (sandal, { asked }) => {
+    const sb = await sandal.sandboxes.get("sbx-1");
+    for (const none of [undefined, null, "", "..", {}]) {
+      for (const call of [
+        () => sandal.sandboxes.get(none), () => sandal.sandboxes.kill(none), () => sb.contexts.get(none), () => sb.contexts.reset(none),
+        () => sb.contexts.interrupt(none), () => sb.runs.get(none), () => sb.runs.interrupt(none), () => sandal.context(none),
+      ]) {
+        let promise;
+        assert.doesNotThrow(() => (promise = call()), `${call}`); // it rejects
+        const error = await failure(promise);
+        assert.deepEqual([error.name, error.code, error.pointer], ["InvalidRequestError", "invalid_request", "/id"], `${call} ${none}`);
+      }
+    }
+    for (const call of [() => sandal.sandboxes.create("base"), () => sb.contexts.create("r"), () => sandal.sandboxes.create(null)]) {
+      assert.match((await failure(call())).message, /an object is wanted/);
+    }
+    assert.equal(asked.length, 1);
+    assert.equal((await failure(sb.runCode("1", { context: null }))).name, "ConnectionError"); // null is as good as absent: it is sent
+    assert.equal("context" in JSON.parse(asked.at(-1).body), false);
+  });
+});
+
 test("what no header or path can carry is refused, not tried again or replaced", async () => {
   for (const apiKey of ["ключ", "a b", "a\nb", "a\0"]) {
     assert.throws(() => new Sandal({ apiKey }), (error) => {
