@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -51,10 +52,18 @@ def any_node() -> str:
 
 
 def check(argv: list[str], timeout: float = 120, stderr: int = subprocess.PIPE, **options: object) -> str:
-    """What it printed, on stderr too where `stderr` says so; its whole output where it failed."""
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=timeout, stdin=subprocess.DEVNULL, **options)  # type: ignore[call-overload]
-    assert done.returncode == 0, f"{' '.join(argv)} ended with {done.returncode}\n{done.stdout[-6000:]}\n{(done.stderr or '')[-6000:]}"
-    return str(done.stdout)
+    """What it printed, on stderr too where `stderr` says so; its whole output where it failed, or had no end within `timeout`."""
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=stderr, text=True, stdin=subprocess.DEVNULL, start_new_session=True,
+                          **options) as process:  # type: ignore[call-overload]
+        try:
+            said, faults = process.communicate(timeout=timeout)
+            how = f"ended with {process.returncode}"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with the programs that it has started
+            said, faults = process.communicate()
+            how = f"was not over after {timeout:g} s"
+    assert process.returncode == 0, f"{' '.join(argv)} {how}\n{said[-6000:]}\n{(faults or '')[-6000:]}"
+    return str(said)
 
 
 @pytest.fixture(scope="session", autouse=True)
