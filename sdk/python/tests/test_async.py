@@ -557,6 +557,19 @@ async def test_writes_of_unknown_length(bare: AsyncSandbox) -> None:
     assert not await bare.fs.exists("broken.bin")
 
 
+async def test_what_cannot_be_written(bare: AsyncSandbox) -> None:
+    """A number of bytes() is so many zeros, and a view may count in other things than bytes."""
+    odd: list[Any] = [None, 5, [1, 2], range(3), ["text"], {"a": 1}, io.StringIO("text")]
+    for data in odd:
+        with pytest.raises(TypeError, match="bytes"):
+            await bare.fs.write("not.bin", data)
+    assert not await bare.fs.exists("not.bin")
+    numbers = memoryview(bytes(80)).cast("d")
+    for view in (numbers, numbers[::2]):
+        await bare.fs.write("view.bin", view)
+        assert await bare.fs.read("view.bin") == view.tobytes()
+
+
 async def test_a_watch(bare: AsyncSandbox) -> None:
     await bare.fs.mkdir("w")
     async with bare.fs.watch("w", recursive=True) as events:

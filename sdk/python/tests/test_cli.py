@@ -51,6 +51,8 @@ def test_run(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
     assert json.loads(cli("--json", "run", "-s", python_box.id, "-c", "1/0", status=1).stdout)["error"]["name"] == "ZeroDivisionError"
     assert "either a FILE or -c CODE, or the code on stdin" in cli("run", status=2).stderr
     assert "none.py" in cli("run", "none.py", "-s", python_box.id, status=3).stderr
+    (tmp_path / "binary.py").write_bytes(b"x = 1\n\xff")
+    assert "sandal: binary.py is no text in UTF-8" in cli("run", "binary.py", "-s", python_box.id, status=3).stderr
 
 
 def test_run_and_stdin(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
@@ -121,7 +123,8 @@ def test_a_sandbox_of_its_own(cli: Any) -> None:
     assert {one["id"] for one in json.loads(cli("--json", "ps").stdout)} == before
     kept = cli("run", "--keep", "-c", "'mine'").stderr.split()[1]
     assert kept in cli("ps").stdout
-    cli("kill", kept)
+    gone = cli("kill", "none-such", kept, "nor-this", status=4).stderr.splitlines()
+    assert gone == ["sandal: No sandbox none-such.", "sandal: No sandbox nor-this."] and kept not in cli("ps").stdout
     assert "No sandbox" in cli("kill", kept, status=4).stderr
 
 
@@ -145,6 +148,8 @@ def test_exec(cli: Any, bare_box: Sandbox) -> None:
     got = cli("exec", "-e", "A=1", "-w", "/tmp", bare_box.id, "sh", "-c", "echo $A; pwd; echo err >&2; exit 3", status=3)
     assert got.stdout.startswith("1\n") and got.stderr == "err\n"
     assert cli("exec", "-i", bare_box.id, "--", "cat", stdin="typed\n").stdout == "typed\n"
+    for name, status in (("TERM", 143), ("KILL", 137)):  # as a shell has it
+        assert f"ended by SIG{name}" in cli("exec", bare_box.id, "sh", "-c", f"kill -{name} $$", status=status).stderr
     assert json.loads(cli("--json", "exec", bare_box.id, "--", "echo", "hi").stdout)["stdout"] == "hi\n"
     process = bare_box.exec("sleep 60", background=True)
     assert "sleep 60" in cli("ps", bare_box.id).stdout

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import pytest
-from conftest import ROOT, SDK
+from conftest import ROOT, SDK, with_tools
 from harness.daemon import Daemon
 
 from sandal import NotSupportedError, Sandal
@@ -99,6 +99,43 @@ def test_the_overview(daemon: Daemon, model: Any, tmp_path: Path) -> None:
 def test_an_example(name: str, words: list[str], daemon: Daemon, tmp_path: Path) -> None:
     out = program(SDK / "examples" / f"{name}.py", daemon, tmp_path)
     assert all(word in out for word in words), out
+
+
+# Each cell, and what it shows: streams and formats, in their order.
+CELLS = [
+    ("from sandal import AsyncSandal, Sandal\nsb = Sandal().sandboxes.create('code-interpreter-python')", []),
+    ("sb.run_code('import matplotlib.pyplot as plt\\nplt.plot([1, 2])')", ["text/plain", "image/png"]),
+    ("sb.run_code('print(1); 6 * 7')", ["stdout", "text/plain"]),
+    ("sb.run_code('import sys; print(1, file=sys.stderr); 1 / 0')", ["stderr"]),
+    ("sb.run_code('x = 1')", []),
+    ("told = []\nsb.run_code('print(1); 2', on_stdout=told.append, on_result=told.append)", []),
+    ("one = await (await AsyncSandal().sandboxes.get(sb.id)).run_code('[1]')\none", ["text/plain"]),
+    ("sb.run_code('import pandas as pd; pd.DataFrame([1])').results[0]", ["text/html"]),
+    ("sb.kill()", []),
+]
+NOTEBOOK = """
+import json, sys, nbformat
+from nbclient import NotebookClient
+made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in json.load(sys.stdin)])
+NotebookClient(made, timeout=60, kernel_name="python3").execute()
+print(json.dumps([cell.outputs for cell in made.cells]))
+"""
+
+
+@with_tools
+def test_a_notebook(daemon: Daemon, tmp_path: Path) -> None:
+    """What a call comes to is shown as if the code had run in the notebook itself."""
+    jupyter = ROOT / "build/venv-jupyter/bin/python"
+    if not jupyter.exists():
+        pytest.skip("no Jupyter is installed: scripts/setup --test")
+    env = {**os.environ, "PYTHONPATH": str(SDK / "src"), "SANDAL_API_KEY": str(daemon.key), "SANDAL_URL": daemon.url, "HOME": str(tmp_path)}
+    done = subprocess.run([jupyter, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env,
+                          input=json.dumps([source for source, _ in CELLS]))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for (source, shown), outputs in zip(CELLS, json.loads(done.stdout)):
+        kinds = [output.get("name") or next(kind for kind in ("text/html", "image/png", "text/plain") if kind in output["data"])
+                 for output in outputs]
+        assert kinds == shown, (source, outputs)
 
 
 def anthropic(body: dict[str, Any]) -> dict[str, Any]:

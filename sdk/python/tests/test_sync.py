@@ -556,6 +556,19 @@ def test_writes_of_unknown_length(bare: Sandbox) -> None:
     assert not bare.fs.exists("broken.bin")
 
 
+def test_what_cannot_be_written(bare: Sandbox) -> None:
+    """A number of bytes() is so many zeros, and a view may count in other things than bytes."""
+    odd: list[Any] = [None, 5, [1, 2], range(3), ["text"], {"a": 1}, io.StringIO("text")]
+    for data in odd:
+        with pytest.raises(TypeError, match="bytes"):
+            bare.fs.write("not.bin", data)
+    assert not bare.fs.exists("not.bin")
+    numbers = memoryview(bytes(80)).cast("d")
+    for view in (numbers, numbers[::2]):
+        bare.fs.write("view.bin", view)
+        assert bare.fs.read("view.bin") == view.tobytes()
+
+
 def test_a_watch(bare: Sandbox) -> None:
     bare.fs.mkdir("w")
     with bare.fs.watch("w", recursive=True) as events:

@@ -206,13 +206,33 @@ class Feed:
 
 
 def base_headers(address: Address, key: Optional[str], version: str) -> dict[str, str]:
-    if key is not None and not (key.isascii() and key.isprintable()):
+    given: Any = key
+    if given is not None and not (isinstance(given, str) and given.isascii() and given.isprintable()):
         raise ConfigError("the API key has characters that no key has")
     headers = {"User-Agent": f"sandal-python/{version}", "Accept-Encoding": "identity",
                "Host": address.url.split("://", 1)[1].split("/", 1)[0]}
     if key:
         headers["Authorization"] = f"Bearer {key}"
     return headers
+
+
+def content_of(data: Any) -> Any:
+    """What is written: bytes for text, else itself, if it can be sent at all."""
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, memoryview):
+        view = cast("memoryview[int]", data)
+        return view.cast("B") if view.c_contiguous else view.tobytes()  # counted in bytes, whatever its items are
+    if not any(hasattr(data, name) for name in ("read", "__iter__", "__aiter__")):
+        raise TypeError(f"{type(data).__name__} cannot be written: text, bytes, a binary file or an iterable of bytes is wanted")
+    return data
+
+
+def bytes_only(piece: Any) -> bytes:
+    """Of what is written; bytes() alone would make zeros of a number."""
+    if not isinstance(piece, (bytes, bytearray, memoryview)):
+        raise TypeError(f"a piece of what is written is {type(piece).__name__}: bytes are wanted")
+    return bytes(cast(bytes, piece))
 
 
 def size_of(content: Any) -> Optional[int]:

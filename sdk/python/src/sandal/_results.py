@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Union
 
 from ._errors import CommandError, ExecutionError
 from ._models import JSON, Model
@@ -141,6 +142,7 @@ class Execution(Model):
     late: bool = False
     usage: Optional[Usage] = None
     expired: bool = False
+    _told: frozenset[str] = frozenset()  # callbacks that have had their part of it already
 
     def __init__(self, raw: JSON):
         super().__init__(raw)
@@ -179,10 +181,32 @@ class Execution(Model):
         return self._last_table().to_arrow()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[JSON, JSON]:
-        shown = self.main or (self.results[-1] if self.results else None)
+        """For what shows one thing of it: the value of the last expression, or the last result where that is no more than text."""
+        shown = self.main
+        if self.results and (shown is None or shown.type == "text/plain"):
+            shown = next((r for r in reversed(self.results) if r.type != "text/plain"), shown or self.results[-1])
         if shown is None or self.error is not None:
             return {"text/plain": self.output or self.text}, {}
         return shown.mimebundle(include, exclude)
+
+    def told_by(self, callbacks: Iterable[str]) -> None:
+        """Those that the run had."""
+        self._told = frozenset(callbacks)
+
+    def _ipython_display_(self) -> None:
+        """Jupyter shows all of it, but for what callbacks of the run were told."""
+        from importlib import import_module
+
+        display: Any = import_module("IPython.display").display
+        if "on_stdout" not in self._told:
+            sys.stdout.write(self.stdout)
+        if "on_stderr" not in self._told:
+            sys.stderr.write(self.stderr)
+        for result in () if "on_result" in self._told else self.results:
+            data, metadata = result.mimebundle()
+            display(data, metadata=metadata, raw=True)
+        if self.error is not None and "on_error" not in self._told:
+            sys.stderr.write("\n".join(self.error.traceback or [f"{self.error.name}: {self.error.message}"]) + "\n")
 
 
 class CommandResult(Model):

@@ -210,6 +210,7 @@ class AsyncRunStream(AsyncEventStream[RunChunk, Execution]):
 
     async def _react(self, chunk: RunChunk) -> None:
         if isinstance(chunk, ResultChunk):
+            chunk.told_by(self._callbacks)
             self._end = chunk
         if not self._callbacks:
             return

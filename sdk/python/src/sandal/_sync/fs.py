@@ -23,7 +23,7 @@ from typing import (
 from .. import _protocol
 from .._errors import APIConnectionError, APIError, NotFoundError, SandalError
 from .._models import JSON, Entry, FileEvent
-from .._protocol import AnyPath, Backoff, PathLike, Request, body_of, bytes_of, path_of, place_of, size_of
+from .._protocol import AnyPath, Backoff, PathLike, Request, body_of, bytes_of, bytes_only, content_of, path_of, place_of, size_of
 from . import _io
 from .transport import Transport
 
@@ -98,7 +98,7 @@ class Files:
         """Text (as UTF-8), bytes, a binary file, or an iterable of bytes whose length need not be known. Parents are made;
         who reads sees the old file or the whole new one. mode: octal text; by default that of the file that is there, else
         "0644". exclusive: ConflictError if the file is there; it is sent by one request, which does not go on after a break."""
-        content: Any = data.encode() if isinstance(data, str) else data
+        content = content_of(data)
         size = size_of(content)
         if size is None:
             if exclusive:
@@ -461,7 +461,7 @@ def _from(content: Any, size: int, on_progress: Optional[Progress]) -> Callable[
             if start is not None:
                 source.seek(start + offset)
             while done < size:
-                piece = bytes(source[done:done + PIECE]) if start is None else source.read(min(PIECE, size - done))
+                piece = bytes_only(source[done:done + PIECE] if start is None else source.read(min(PIECE, size - done)))
                 if not piece:
                     raise SandalError("the file became shorter while it was sent")
                 yield piece
@@ -480,7 +480,7 @@ def _pieces(source: Any) -> Iterator[bytes]:
             piece = _io.call(source.read, PIECE)
             if not piece:
                 return
-            yield cast(bytes, piece)
+            yield bytes_only(piece)
     else:
         for piece in _io.each(source):
-            yield bytes(piece)
+            yield bytes_only(piece)

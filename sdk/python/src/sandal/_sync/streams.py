@@ -211,6 +211,7 @@ class RunStream(EventStream[RunChunk, Execution]):
 
     def _react(self, chunk: RunChunk) -> None:
         if isinstance(chunk, ResultChunk):
+            chunk.told_by(self._callbacks)
             self._end = chunk
         if not self._callbacks:
             return

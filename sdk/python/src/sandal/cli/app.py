@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,7 +135,10 @@ def run(file: Optional[str] = typer.Argument(None, help="File with the code; - f
         if file is None and not text.strip():
             fail("either a FILE or -c CODE, or the code on stdin")
     elif file is not None:
-        text = Path(file).read_text()
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            fail(f"{file} is no text in UTF-8: {error.reason} at byte {error.start}", REFUSED, "failed")
         language = language or (None if context else SUFFIXES.get(Path(file).suffix))
     with place(sandbox, template, language, keep) as box:
         shower = Shower(images)
@@ -208,8 +212,15 @@ def create(template: Optional[str] = typer.Argument(None, help="Template; the da
 @app.command()
 def kill(names: List[str] = typer.Argument(..., autocompletion=sandboxes, metavar="SANDBOX...")) -> None:
     """End sandboxes and all in them."""
+    missing = 0
     for name in names:
-        SETTINGS.client().sandboxes.kill(name)
+        try:
+            SETTINGS.client().sandboxes.kill(name)
+        except NotFoundError as error:  # the others end all the same
+            missing += 1
+            tell(error.code, error.message, error.hint)
+    if missing:
+        raise typer.Exit(NOT_FOUND)
 
 
 @app.command()
@@ -258,9 +269,10 @@ def exec_command(sandbox: str = SANDBOX, command: List[str] = typer.Argument(...
         shower = Shower(Path())
         options.update(on_stdout=shower.text, on_stderr=shower.error_text)
         done = box.exec(command, **cast(ExecOptions, options))
-    if done.exit_code is None:
-        err.print(f"sandal: ended by {done.signal}", markup=False)
-    raise typer.Exit(128 + 9 if done.exit_code is None else done.exit_code)
+    if done.exit_code is not None:
+        raise typer.Exit(done.exit_code)
+    err.print(f"sandal: ended by {done.signal}", markup=False)
+    raise typer.Exit(128 + int(getattr(signal, done.signal or "", 9)))  # as shells have it
 
 
 @app.command()
