@@ -9,7 +9,16 @@ const kg_field_t kg_fields_sandbox[] = {PATH_SANDBOX, LIST_END};
 const kg_field_t kg_fields_sandbox_post[] = {PATH_SANDBOX, BODY_KEY, LIST_END};
 const kg_field_t kg_fields_context[] = {PATH_SANDBOX, PATH_CONTEXT, LIST_END};
 const kg_field_t kg_fields_context_post[] = {PATH_SANDBOX, PATH_CONTEXT, BODY_KEY, LIST_END};
-const kg_field_t kg_fields_context_any[] = {PATH_CONTEXT, LIST_END};
+const kg_field_t kg_fields_context_any[] = {
+    {.name = "context",
+     .doc = "Id of the context; a name is known in its sandbox alone.",
+     .in = KG_IN_PATH,
+     .type = KG_FIELD_STRING,
+     .required = true,
+     .min = 1,
+     .max = KG_API_REF_MAX},
+    LIST_END,
+};
 const kg_field_t kg_fields_run[] = {PATH_SANDBOX, PATH_RUN, LIST_END};
 
 /* --- Sandboxes ------------------------------------------------------------------------------ */
@@ -79,7 +88,7 @@ const kg_field_t kg_fields_sandboxes_create[] = {
      .in = KG_IN_BODY,
      .type = KG_FIELD_STRING},
     {.name = "name",
-     .doc = "Unique name, usable as id.",
+     .doc = "Unique name, usable as id: a-z, 0-9 and -, not - at either end.",
      .in = KG_IN_BODY,
      .type = KG_FIELD_STRING,
      .format = KG_FORMAT_NAME,
@@ -150,7 +159,7 @@ const kg_field_t kg_fields_contexts_create[] = {
     PATH_SANDBOX,
     LANGUAGE("A language, its alias, or a kernelspec's name; the template's main one by default."),
     {.name = "name",
-     .doc = "Unique in the sandbox, usable as id.",
+     .doc = "Unique in the sandbox, usable as id: a-z, 0-9 and -, not - at either end.",
      .in = KG_IN_BODY,
      .type = KG_FIELD_STRING,
      .format = KG_FORMAT_NAME,
@@ -243,7 +252,7 @@ const kg_field_t kg_fields_run_code[] = {
      .doc = "Seconds; 0 = none.",
      .in = KG_IN_BODY,
      .type = KG_FIELD_NUMBER,
-     .max = KG_API_SECONDS_MAX,
+     .max = KG_RUN_TIMEOUT_MAX_S,
      .standard = "300"},
     ENV("Environment, for this run only."),
     CWD("Working directory, for this run only."),

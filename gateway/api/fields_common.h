@@ -4,6 +4,7 @@
 
 #include "gateway/api/fields.h"
 #include "gateway/api/limits.h"
+#include "gateway/context/run.h"
 
 #define LIST_END                                                                                   \
     {                                                                                              \
@@ -94,7 +95,7 @@ extern const char *const kg_words_exceed[];
 #define RETAIN                                                                                     \
     {                                                                                              \
         .name = "retain", .doc = "Seconds for which its log stays readable after the end.",        \
-        .in = KG_IN_BODY, .type = KG_FIELD_NUMBER, .max = KG_API_SECONDS_MAX, .standard = "300"    \
+        .in = KG_IN_BODY, .type = KG_FIELD_NUMBER, .max = KG_RUN_RETAIN_MAX_S, .standard = "300"   \
     }
 #define AFTER_SEQ                                                                                  \
     {                                                                                              \

@@ -52,7 +52,7 @@ const kg_field_t kg_fields_exec[] = {
             "for a background process.",
      .in = KG_IN_BODY,
      .type = KG_FIELD_NUMBER,
-     .max = KG_API_SECONDS_MAX},
+     .max = KG_RUN_TIMEOUT_MAX_S},
     {.name = "stdin",
      .doc = "What it reads from stdin, then its end; nothing by default.",
      .in = KG_IN_BODY,

@@ -10,7 +10,7 @@
 #define KG_API_FILE_MAX (INT64_C(1) << 40) /* bytes of one file or upload */
 #define KG_API_FILE_MAX_TEXT "1099511627776"
 #define KG_API_FILE_FRAME INT64_C(4194304)   /* bytes of a file in one WebSocket frame */
-#define KG_API_SECONDS_MAX INT64_C(31622400) /* any duration: a year */
+#define KG_API_SECONDS_MAX INT64_C(31622400) /* idle sandboxes: a year */
 #define KG_API_IDEM_MAX 4096                 /* remembered answers */
 #define KG_API_IDEM_BYTES 8388608U
 #define KG_API_IDEM_S 86400

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "gateway/base/err.h"
+
 typedef struct kg_call kg_call_t;
 
 typedef enum kg_field_in {
@@ -105,8 +107,9 @@ typedef struct kg_op {
 const kg_op_t *kg_ops(size_t *ret_count);
 /* By its WebSocket name; NULL = none such (HTTP-only ones are not found). */
 const kg_op_t *kg_op_find(const char *name);
-/* The name nearest to an unknown one, for hints; NULL when none is near. */
-const char *kg_op_nearest(const char *name);
+/* Why kg_op_find found none: HTTP has it alone, or nobody; with the name that is nearest. Returns
+ * -errno, as kg_err_set does. */
+int kg_op_unknown(const char *name, kg_err_t *err);
 const kg_field_t *kg_op_field(const kg_op_t *op, const char *name);
 
 #endif

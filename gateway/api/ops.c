@@ -186,17 +186,23 @@ const kg_op_t *kg_ops(size_t *ret_count)
     return ops;
 }
 
-const kg_op_t *kg_op_find(const char *name)
+static const kg_op_t *by_name(const char *name)
 {
     for (size_t i = 0; i < KG_ARRAY_LEN(ops); i++) {
         if (strcmp(ops[i].name, name) == 0) {
-            return ops[i].flags & KG_OP_HTTP_ONLY ? NULL : &ops[i];
+            return &ops[i];
         }
     }
     return NULL;
 }
 
-const char *kg_op_nearest(const char *name)
+const kg_op_t *kg_op_find(const char *name)
+{
+    const kg_op_t *op = by_name(name);
+    return op && !(op->flags & KG_OP_HTTP_ONLY) ? op : NULL;
+}
+
+static const char *nearest(const char *name)
 {
     unsigned best = 4;
     const char *found = NULL;
@@ -208,4 +214,21 @@ const char *kg_op_nearest(const char *name)
         }
     }
     return found;
+}
+
+int kg_op_unknown(const char *name, kg_err_t *err)
+{
+    const kg_op_t *op = by_name(name);
+    if (op) {
+        int rc = kg_err_set(err, KG_ERR_NOT_FOUND, "'%s' is an operation of HTTP alone.", name);
+        kg_err_hint(err, "%s %s", op->method, op->path);
+        kg_err_pointer(err, "/op");
+        return rc;
+    }
+    const char *near = nearest(name);
+    int rc = kg_err_set(err, KG_ERR_NOT_FOUND, "No operation '%.60s'.", name);
+    kg_err_hint(err, near ? "Did you mean '%s'?" : "GET /v1/openapi.yaml lists them.%s",
+                near ? near : "");
+    kg_err_pointer(err, "/op");
+    return rc;
 }

@@ -179,15 +179,15 @@ static bool stands(const kg_field_t *f, int in)
     return in == ANYWHERE || (int)f->in == in;
 }
 
-static const char *nearest_field(const kg_field_t *fields, int in, const char *name)
+static const kg_field_t *nearest_field(const kg_field_t *fields, int in, const char *name)
 {
     unsigned best = 3;
-    const char *found = NULL;
+    const kg_field_t *found = NULL;
     for (const kg_field_t *f = fields; f && f->name; f++) {
         unsigned d = kg_edit_distance(f->name, name, 2);
         if (stands(f, in) && d < best && d < strlen(f->name)) {
             best = d;
-            found = f->name;
+            found = f;
         }
     }
     return found;
@@ -256,9 +256,11 @@ refuse_unknown(kg_err_t *err, const where_t *w, const kg_field_t *fields, int in
 {
     shown_t shown;
     int rc = refuse(err, w, "Unknown %s '%s'.", what, show(&shown, w->name));
-    const char *near = nearest_field(fields, in, w->name);
+    const kg_field_t *near = nearest_field(fields, in, w->name);
     if (near) {
-        kg_err_hint(err, "Did you mean '%s'?", near);
+        /* Of a map, a query has the members alone. */
+        bool member = in == KG_IN_QUERY && near->type == KG_FIELD_STRING_MAP;
+        kg_err_hint(err, "Did you mean '%s%s'?", near->name, member ? ".NAME" : "");
     } else {
         hint_names(err, fields, in);
     }
@@ -426,9 +428,9 @@ static int check_number(const kg_field_t *f, const json_t *value, const where_t 
     double d = json_number_value(value);
     double max = (double)max_or(f, INT64_MAX);
     if (!isfinite(d) || d < (double)f->min || d > max) {
-        return f->max ? refuse(err, w, "'%s' must be from %lld to %lld, not %g.", f->name,
+        return f->max ? refuse(err, w, "'%s' must be from %lld to %lld, not %.15g.", f->name,
                                (long long)f->min, (long long)f->max, d)
-                      : refuse(err, w, "'%s' must be at least %lld, not %g.", f->name,
+                      : refuse(err, w, "'%s' must be at least %lld, not %.15g.", f->name,
                                (long long)f->min, d);
     }
     return 0;

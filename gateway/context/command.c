@@ -12,7 +12,6 @@
 #include "gateway/context/command_internal.h"
 
 enum {
-    TIMEOUT_MAX_S = 7 * 24 * 3600,
     SHOWN_MAX = 4096, /* bytes of a command as lists and its log have it */
     EXIT_NOT_EXECUTABLE = 126,
     EXIT_NOT_FOUND = 127,
@@ -97,8 +96,12 @@ static int check_opts(const kg_core_t *core, const kg_command_opts_t *opts, kg_e
     if (!rc && opts->cwd && (!*opts->cwd || strlen(opts->cwd) >= KG_COMMAND_CWD_MAX / 2)) {
         rc = kg_bad(err, "/cwd", "cwd: 1 to %d bytes", KG_COMMAND_CWD_MAX / 2 - 1);
     }
-    if (!rc && opts->timeout_ms > (int64_t)TIMEOUT_MAX_S * 1000) {
-        rc = kg_bad(err, "/timeout", "timeout: at most %d seconds, or 0 for none", TIMEOUT_MAX_S);
+    if (!rc && opts->timeout_ms > (int64_t)KG_RUN_TIMEOUT_MAX_S * 1000) {
+        rc = kg_bad(err, "/timeout", "timeout: at most %d seconds, or 0 for none",
+                    KG_RUN_TIMEOUT_MAX_S);
+    }
+    if (!rc && opts->retain_s > KG_RUN_RETAIN_MAX_S) {
+        rc = kg_bad(err, "/retain", "retain: at most %d seconds", KG_RUN_RETAIN_MAX_S);
     }
     if (!rc && opts->input.len > KG_COMMAND_INPUT_MAX) {
         rc = kg_err_set(err, KG_ERR_TOO_LARGE, "stdin: at most %u bytes", KG_COMMAND_INPUT_MAX);

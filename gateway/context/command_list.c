@@ -57,9 +57,9 @@ json_t *kg_command_json(const kg_command_t *command)
     bool ended = command->state == KG_COMMAND_ENDED;
     bool coded = ended && command->exit.exited;
     json_t *code = coded ? json_integer(command->exit.code) : json_null();
-    return json_pack("{s:o, s:O, s:s, s:s, s:s, s:s, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:b}",
+    return json_pack("{s:o, s:O, s:o, s:s, s:s, s:s, s:b, s:b, s:s, s:o, s:o, s:o, s:o, s:b}",
                      "pid", command->pid > 0 ? json_integer(command->pid) : json_null(), "cmd",
-                     command->cmd, "cwd", command->cwd ? command->cwd : "/workspace", "user",
+                     command->cmd, "cwd", kg_json_cwd(command->cwd), "user",
                      command->root ? "root" : "user", "state", ended ? "exited" : "running",
                      "status", ended ? kg_run_status_name(command->status) : "running",
                      "background", command->background, "pty", command->pty, "run",

@@ -308,13 +308,13 @@ static json_t *last_exit_json(const kg_context_t *context)
 json_t *kg_context_json(const kg_context_t *context)
 {
     json_t *out = json_pack(
-        "{s:s, s:s, s:s?, s:s, s:s, s:s, s:I, s:s, s:i, s:i, s:o, s:o, s:b}", "id", context->id,
+        "{s:s, s:s, s:s?, s:s, s:s, s:s, s:I, s:o, s:i, s:i, s:o, s:o, s:b}", "id", context->id,
         "sandbox", context->sandbox->id, "name", context->name[0] ? context->name : NULL,
         "language", context->lang->name, "kernel", context->lang->spec->name, "state",
         kg_context_state_name(context), "execution_count", (json_int_t)context->execution_count,
-        "cwd", context->cwd ? context->cwd : "/workspace", "queue", (int)context->queued_runs,
-        "incarnation", (int)context->incarnation, "last_exit", last_exit_json(context),
-        "created_at", kg_json_time(context->created_ns), "default", context->is_default);
+        "cwd", kg_json_cwd(context->cwd), "queue", (int)context->queued_runs, "incarnation",
+        (int)context->incarnation, "last_exit", last_exit_json(context), "created_at",
+        kg_json_time(context->created_ns), "default", context->is_default);
     if (out && context->state == KG_CTX_DEAD && context->last_error.code) {
         (void)json_object_set_new(out, "last_error",
                                   json_pack("{s:s, s:s}", "code",

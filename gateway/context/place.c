@@ -90,3 +90,9 @@ int kg_sandbox_dir(const kg_sandbox_t *sandbox, const char *path, char *ret, siz
     return path[0] == '/' ? kg_format(ret, cap, "%s", path)
                           : kg_format(ret, cap, "%s/%s", info->workspace, path);
 }
+
+json_t *kg_json_cwd(const char *cwd)
+{
+    return cwd && cwd[0] == '/' ? json_string(cwd)
+                                : json_sprintf("/workspace%s%s", cwd ? "/" : "", cwd ? cwd : "");
+}

@@ -13,8 +13,6 @@
 #include "gateway/run/reader.h"
 
 enum {
-    TIMEOUT_MAX_S = 7 * 24 * 3600,
-    RETAIN_MAX_S = 24 * 3600,
     PIECE = 65536,
 };
 
@@ -225,11 +223,12 @@ static int check_opts(const kg_core_t *core, const kg_run_opts_t *opts, kg_err_t
     rc = rc ? rc
             : check_limit(opts->result_bytes, core->config.result_bytes_max, "result_bytes", err);
     rc = rc ? rc : check_limit(opts->events, core->config.events_max, "events", err);
-    if (!rc && opts->timeout_ms > (int64_t)TIMEOUT_MAX_S * 1000) {
-        rc = kg_bad(err, "/timeout", "timeout: at most %d seconds, or 0 for none", TIMEOUT_MAX_S);
+    if (!rc && opts->timeout_ms > (int64_t)KG_RUN_TIMEOUT_MAX_S * 1000) {
+        rc = kg_bad(err, "/timeout", "timeout: at most %d seconds, or 0 for none",
+                    KG_RUN_TIMEOUT_MAX_S);
     }
-    if (!rc && opts->retain_s > RETAIN_MAX_S) {
-        rc = kg_bad(err, "/retain", "retain: at most %d seconds", RETAIN_MAX_S);
+    if (!rc && opts->retain_s > KG_RUN_RETAIN_MAX_S) {
+        rc = kg_bad(err, "/retain", "retain: at most %d seconds", KG_RUN_RETAIN_MAX_S);
     }
     if (!rc && opts->key && (!*opts->key || strlen(opts->key) > KG_KEY_MAX)) {
         rc = kg_bad(err, "/key", "key: 1 to %d bytes", KG_KEY_MAX);
@@ -667,10 +666,22 @@ int kg_run_execution(kg_run_t *run, kg_buf_t *out)
     return rc;
 }
 
-static bool in_context(const kg_run_t *run, const char *wanted, const kg_context_t *context)
+/* What runs say of the context that a client names, by *id. One that has gone has its runs still,
+ * and those alone know of it. */
+static int find_context(kg_sandbox_t *sandbox, const char *wanted, const char **id, kg_err_t *err)
 {
-    return !wanted || strcmp(run->context_id, wanted) == 0 ||
-           (context && strcmp(run->context_id, context->id) == 0);
+    const kg_context_t *context = kg_context_find(sandbox, wanted, NULL);
+    const kg_run_t *run = context ? NULL : sandbox->runs;
+    while (run && strcmp(run->context_id, wanted) != 0) {
+        run = run->next;
+    }
+    if (!context && !run) {
+        (void)kg_context_find(sandbox, wanted, err);
+        kg_err_pointer(err, "/context");
+        return -ENOENT;
+    }
+    *id = context ? context->id : wanted;
+    return 0;
 }
 
 static int find_after(kg_sandbox_t *sandbox, const char *after, kg_run_t **ret, kg_err_t *err)
@@ -693,24 +704,24 @@ static kg_run_t *older(const kg_sandbox_t *sandbox, kg_run_t *run)
 int kg_run_list(kg_sandbox_t *sandbox, const kg_run_filter_t *filter, kg_buf_t *out, kg_err_t *err)
 {
     unsigned limit = filter->limit ? filter->limit : KG_LIST_LIMIT;
-    const kg_context_t *context =
-        filter->context ? kg_context_find(sandbox, filter->context, NULL) : NULL;
+    const char *context = NULL;
     kg_run_t *at = sandbox->runs ? sandbox->runs->prev : NULL;
     const kg_run_t *last = NULL;
     unsigned count = 0;
     if (limit > KG_LIST_LIMIT_MAX) {
         return kg_bad(err, "/limit", "limit: at most %d", KG_LIST_LIMIT_MAX);
     }
-    if (filter->after) {
-        int rc = find_after(sandbox, filter->after, &at, err);
-        if (rc) {
-            return rc;
-        }
-        at = older(sandbox, at);
+    int rc = filter->context ? find_context(sandbox, filter->context, &context, err) : 0;
+    if (filter->after && !rc) {
+        rc = find_after(sandbox, filter->after, &at, err);
+        at = rc ? NULL : older(sandbox, at);
     }
-    int rc = kg_buf_append_cstr(out, "{\"items\":[");
+    if (rc) {
+        return rc;
+    }
+    rc = kg_buf_append_cstr(out, "{\"items\":[");
     for (; at && !rc; at = older(sandbox, at)) {
-        if (at->is_command || !in_context(at, filter->context, context)) {
+        if (at->is_command || (context && strcmp(at->context_id, context) != 0)) {
             continue;
         }
         if (count == limit) {

@@ -5,6 +5,12 @@
 #include "gateway/context/core.h"
 #include "gateway/run/log.h"
 
+/* What one run or command may ask for, in seconds. */
+enum {
+    KG_RUN_TIMEOUT_MAX_S = 7 * 24 * 3600,
+    KG_RUN_RETAIN_MAX_S = 24 * 3600,
+};
+
 typedef enum kg_on_input {
     KG_ON_INPUT_DEFAULT,
     KG_ON_INPUT_WAIT,
@@ -79,11 +85,13 @@ kg_run_log_t *kg_run_log_of(kg_run_t *run);
  * outputs ("expired":true). */
 int kg_run_execution(kg_run_t *run, kg_buf_t *out);
 typedef struct kg_run_filter {
-    const char *context; /* id or name; NULL = all of the sandbox */
-    unsigned limit;      /* 0 = 100; at most 1000 */
+    const char
+        *context;   /* id or name, the id also of one that has gone; NULL = all of the sandbox */
+    unsigned limit; /* 0 = 100; at most 1000 */
     const char *after;
 } kg_run_filter_t;
-/* {"items":[…],"next":…}, newest first: Executions without outputs. */
+/* {"items":[…],"next":…}, newest first: Executions without outputs. A context that the sandbox has
+ * not, and no run of it, is -ENOENT, context_not_found. */
 int kg_run_list(kg_sandbox_t *sandbox, const kg_run_filter_t *filter, kg_buf_t *out, kg_err_t *err);
 
 /* Answers input(). 409 not_waiting when the run doesn't wait for it. */

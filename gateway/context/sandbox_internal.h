@@ -269,6 +269,8 @@ int kg_sandbox_env(const kg_sandbox_t *sandbox, const kg_template_t *from, kg_en
 /* Where a path of a client's lies: /workspace and /home/user as the sandbox has them, relative ones
  * in the workspace. -ENAMETOOLONG. */
 int kg_sandbox_dir(const kg_sandbox_t *sandbox, const char *path, char *ret, size_t cap);
+/* A working directory as records show it: absolute. cwd: as it was asked for, NULL = none. */
+json_t *kg_json_cwd(const char *cwd);
 /* Its first context is ready, or failed: the create answers. In place of a member of a pool that
  * has failed goes on a sandbox of its own. */
 void kg_sandbox_created(kg_sandbox_t *sandbox, const kg_err_t *err);

@@ -36,7 +36,9 @@ static int on_raw_rx(kg_conn_t *conn, const char *data, size_t len)
         word = word && data[i] >= 'A' && data[i] <= 'Z';
     }
     if (word) {
-        kg_conn_write_error(conn, KG_ERR_NOT_SUPPORTED, "This method is not known here.");
+        kg_conn_write_error(conn, KG_ERR_NOT_SUPPORTED,
+                            "This method is not known here; GET, HEAD, POST, PUT, PATCH, DELETE "
+                            "and OPTIONS are.");
     } else {
         kg_conn_write_error(conn, KG_ERR_INVALID_REQUEST, "This is not an HTTP/1.1 request.");
     }

@@ -238,11 +238,7 @@ static const kg_op_t *take_op(json_t *frame, kg_err_t *err)
             "For example {\"id\":1,\"op\":\"run_code\",\"sandbox\":\"sbx-…\",\"code\":\"1+1\"}.");
         kg_err_pointer(err, "/op");
     } else if (!op) {
-        const char *near = kg_op_nearest(name);
-        kg_err_set(err, KG_ERR_NOT_FOUND, "No operation '%.60s'.", name);
-        kg_err_pointer(err, "/op");
-        kg_err_hint(err, near ? "Did you mean '%s'?" : "GET /v1/openapi.yaml lists them.%s",
-                    near ? near : "");
+        (void)kg_op_unknown(name, err);
     }
     if (op) {
         json_object_del(frame, "op");

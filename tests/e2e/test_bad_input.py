@@ -186,7 +186,7 @@ def test_half_sent_and_slow_senders() -> None:
 
 FRAMES = [
     ("{", None, "invalid_json"), ("[]", None, None), ('{"id":"a"}', "a", "invalid_frame"),
-    ('{"id":"a","op":"nope"}', "a", None), ('{"op":"run_code"}', None, None), ('{"id":"a","op":5}', "a", "invalid_frame"),
+    ('{"id":"a","op":"nope"}', "a", "not_found"), ('{"id":"a","op":"health"}', "a", "not_found"), ('{"op":"run_code"}', None, None), ('{"id":"a","op":5}', "a", "invalid_frame"),
     ('{"id":{},"op":"templates.list"}', None, "invalid_frame"), ('{"id":"a","op":"run_code","sandbox":"sbx-x","code":"1"}', "a", "sandbox_not_found"),
     ('{"id":"a","op":"run_code","code":"1","code":"2"}', None, None), ("[" * 10000, None, None), ("", None, None),
     ('{"id":"a","op":"sandboxes.create","template":"nope"}', "a", "template_not_found"),

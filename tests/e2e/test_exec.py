@@ -51,6 +51,7 @@ def test_place_and_environment(box: Sandbox) -> None:
     assert run(box, "pwd", cwd="/workspace/d")["stdout"].endswith("workspace/d\n")
     error = box.client.error("POST", f"{box.path}/exec", 404, "not_found", json={"cmd": "true", "cwd": "nowhere"})
     assert error["pointer"] == "/cwd"
+    assert box.post("/exec", {"cmd": "true", "cwd": "d", "background": True}, expect=201)["cwd"] == "/workspace/d"
 
 
 @pytest.mark.smoke

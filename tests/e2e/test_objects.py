@@ -92,6 +92,7 @@ def test_contexts(fresh: Sandbox) -> None:
     fresh.run("import os; os.makedirs('deep/er')")
     a = fresh.context(language="python", name="a", cwd="deep/er", env={"WHO": "a"})
     assert a["language"] == "python" and a["sandbox"] == fresh.id and a["execution_count"] == 0 and a["queue"] == 0
+    assert a["cwd"] == "/workspace/deep/er"
     assert re.match(r"^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$", a["id"])
     b = fresh.context(language="py")
     fresh.run("x = 1", context=a["id"])
@@ -108,6 +109,27 @@ def test_contexts(fresh: Sandbox) -> None:
     fresh.client.delete(f"{fresh.path}/contexts/{a['id']}")
     fresh.client.error("GET", f"{fresh.path}/contexts/a", 404, "context_not_found")
     assert fresh.run("print(x)", context=b["id"])["stdout"] == "2\n"
+
+
+def test_runs_of_one_context(fresh: Sandbox) -> None:
+    fresh.run("0")
+    a = fresh.context(language="python", name="a")
+    run = fresh.run("1", context="a")["run"]
+    assert fresh.run("echo")["run"] != fresh.post("/exec", {"cmd": "true"})["run"]  # a command has no context
+
+    def runs(context: str) -> list[str]:
+        return [item["run"] for item in fresh.get("/runs", params={"context": context})["items"]]
+
+    assert runs("a") == runs(a["id"]) == [run]
+    assert fresh.context(language="python", name="idle") and runs("idle") == []
+    error = fresh.client.error("GET", fresh.path + "/runs?context=nope", 404, "context_not_found")
+    assert error["pointer"] == "/context" and fresh.id in error["message"]
+    with fresh.client.socket() as ws:
+        ident = ws.send("runs.list", sandbox=fresh.id, context="nope")
+        assert (failure := ws.receive())["id"] == ident and failure["error"]["code"] == "context_not_found"
+    fresh.client.delete(f"{fresh.path}/contexts/a")  # its runs are told by its id still
+    assert runs(a["id"]) == [run]
+    fresh.client.error("GET", fresh.path + "/runs?context=a", 404, "context_not_found")
 
 
 def test_context_that_could_not_start_leaves_its_name(fresh: Sandbox) -> None:

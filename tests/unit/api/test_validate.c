@@ -85,6 +85,19 @@ static const row_t rows[] = {
      "/cursor", "from 0 to"},
     {"templates.list", "{\"a\":1}", "/a", "takes no fields here"},
     {"runs.attach", "{\"sandbox\":\"s\",\"run\":\"r\",\"after\":-2}", "/after", "at least -1"},
+    {"run_code", "{\"sandbox\":\"s\",\"code\":\"1\",\"timeout\":604800,\"retain\":86400}", NULL,
+     NULL},
+    {"run_code", "{\"sandbox\":\"s\",\"code\":\"1\",\"timeout\":604800.5}", "/timeout",
+     "from 0 to 604800, not 604800.5."},
+    {"run_code", "{\"sandbox\":\"s\",\"code\":\"1\",\"timeout\":1e9}", "/timeout",
+     "not 1000000000."},
+    {"run_code", "{\"sandbox\":\"s\",\"code\":\"1\",\"retain\":86401}", "/retain",
+     "from 0 to 86400, not 86401."},
+    {"exec", "{\"sandbox\":\"s\",\"cmd\":\"1\",\"timeout\":604800,\"retain\":86400}", NULL, NULL},
+    {"exec", "{\"sandbox\":\"s\",\"cmd\":\"1\",\"timeout\":604801}", "/timeout",
+     "from 0 to 604800, not 604801."},
+    {"exec", "{\"sandbox\":\"s\",\"cmd\":\"1\",\"retain\":86401}", "/retain",
+     "from 0 to 86400, not 86401."},
 };
 
 static void check_rows(void **state)
@@ -298,7 +311,7 @@ static void bad_params_are_refused(void **state)
         {"sandboxes.list", "limit", "", "an integer"},
         {"sandboxes.list", "limit", "99999999999999999999", "an integer"},
         {"sandboxes.list", "limi", "1", "Did you mean 'limit'"},
-        {"sandboxes.list", "metadata", "1", "Unknown query"},
+        {"sandboxes.list", "metadata", "1", "Did you mean 'metadata.NAME'"},
         {"sandboxes.list", "state", "\xff", "UTF-8"},
         {"sandboxes.list", "metadata.\xff", "1", "UTF-8"},
         {"runs.attach", "late", "1", "true or false"},
@@ -380,9 +393,25 @@ static void names_are_found_and_guessed(void **state)
     assert_non_null(kg_op_find("run_code"));
     assert_null(kg_op_find("metrics"));
     assert_null(kg_op_find("nope"));
-    assert_string_equal(kg_op_nearest("run_cod"), "run_code");
-    assert_string_equal(kg_op_nearest("contexts.rest"), "contexts.reset");
-    assert_null(kg_op_nearest("something.else.entirely"));
+    static const struct {
+        const char *name;
+        const char *says;
+        const char *hint;
+    } unknown[] = {
+        {"run_cod", "No operation 'run_cod'.", "Did you mean 'run_code'?"},
+        {"contexts.rest", "No operation", "Did you mean 'contexts.reset'?"},
+        {"something.else.entirely", "No operation", "GET /v1/openapi.yaml lists them."},
+        {"health", "'health' is an operation of HTTP alone.", "GET /healthz"},
+        {"fs.upload", "HTTP alone", "POST /v1/sandboxes/{sandbox}/fs/uploads"},
+    };
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        kg_err_t err = {0};
+        assert_true(kg_op_unknown(unknown[i].name, &err) < 0);
+        assert_int_equal(err.code, KG_ERR_NOT_FOUND);
+        assert_string_equal(err.pointer, "/op");
+        assert_non_null(strstr(err.message, unknown[i].says));
+        assert_string_equal(err.hint, unknown[i].hint);
+    }
     assert_int_equal(kg_edit_distance("kitten", "sitting", 3), 3);
     assert_int_equal(kg_edit_distance("kitten", "sitting", 2), 3);
 }

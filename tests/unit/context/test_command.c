@@ -195,6 +195,10 @@ static void bad_input_is_refused(void **state)
         assert_int_equal(err.code, rows[i].code);
         assert_string_equal(err.pointer, rows[i].pointer);
     }
+    kg_command_opts_t kept = opts_of(line);
+    kept.retain_s = KG_RUN_RETAIN_MAX_S + 1;
+    assert_null(start(rig, sandbox, &kept, &err));
+    assert_string_equal(err.pointer, "/retain");
     json_t *list = kg_command_list(sandbox);
     assert_int_equal(json_array_size(json_object_get(list, "items")), 0);
     json_decref(list);

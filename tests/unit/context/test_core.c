@@ -487,6 +487,37 @@ static void runs_are_listed_newest_first(void **state)
     drop(rig, sbx);
 }
 
+static size_t listed(kg_sandbox_t *sbx, const char *context)
+{
+    kg_err_t err = {0};
+    KG_AUTO_BUF kg_buf_t out = {0};
+    kg_run_filter_t filter = {.context = context};
+    assert_int_equal(0, kg_run_list(sbx, &filter, &out, &err));
+    assert_string_equal("", err.message);
+    json_t *list = json_loadb(out.data, out.len, 0, NULL);
+    size_t count = json_array_size(json_object_get(list, "items"));
+    json_decref(list);
+    return count;
+}
+
+static void runs_of_a_context_that_is_not_there_are_not_found(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    json_t *done = rig_exec(rig, sbx, "1");
+    assert_int_equal(1, (int)listed(sbx, str_of(done, "context")));
+    assert_int_equal(1, (int)listed(sbx, NULL));
+    json_decref(done);
+    kg_err_t err = {0};
+    KG_AUTO_BUF kg_buf_t out = {0};
+    kg_run_filter_t filter = {.context = "nope"};
+    assert_true(kg_run_list(sbx, &filter, &out, &err) < 0);
+    assert_int_equal(KG_ERR_CONTEXT_NOT_FOUND, err.code);
+    assert_string_equal("/context", err.pointer);
+    assert_int_equal(0, (int)out.len);
+    drop(rig, sbx);
+}
+
 /* AddressSanitizer keeps what was freed for a while. */
 #if defined(__SANITIZE_ADDRESS__)
 #define FLAT_KIB 262144
@@ -615,6 +646,7 @@ int main(void)
         cmocka_unit_test(a_queued_run_that_is_killed_kills_nobody),
         cmocka_unit_test(bad_code_costs_nothing),
         cmocka_unit_test(runs_are_listed_newest_first),
+        cmocka_unit_test(runs_of_a_context_that_is_not_there_are_not_found),
         cmocka_unit_test(many_runs_cost_little_and_leave_little),
         cmocka_unit_test(delete_while_running_tells_the_client),
     };
