@@ -81,23 +81,32 @@ char *kg_path_jupyter_kernels(size_t n)
     return n < KG_ARRAY_LEN(system) ? kg_strdup_printf("%s/jupyter/kernels", system[n]) : NULL;
 }
 
+/* The first of these places, seen from exe_dir, where there is something; else elsewhere, which it
+ * takes. An installed tree that stands somewhere else than at its prefix is found so. */
+static char *
+first_of(const char *exe_dir, const char *const places[2], const char *name, char *other)
+{
+    KG_AUTO_FREE char *elsewhere = other;
+    for (size_t i = 0; i < 2; i++) {
+        KG_AUTO_FREE char *path = kg_strdup_printf("%s/%s%s", exe_dir, places[i], name);
+        if (exists(path)) {
+            char *real = realpath(path, NULL);
+            return real ? real : KG_TAKE(path);
+        }
+    }
+    return KG_TAKE(elsewhere);
+}
+
 char *kg_path_default_templates(const char *exe_dir)
 {
-    KG_AUTO_FREE char *source = kg_strdup_printf("%s/../kernelspecs", exe_dir);
-    if (exists(source)) {
-        char *real = realpath(source, NULL);
-        return real ? real : KG_TAKE(source);
-    }
-    return strdup(SANDAL_DATADIR "/kernelspecs");
+    static const char *const places[] = {"../", "../share/sandal/"};
+    return first_of(exe_dir, places, "kernelspecs", strdup(SANDAL_DATADIR "/kernelspecs"));
 }
 
 char *kg_path_helper(const char *exe_dir, const char *name)
 {
-    KG_AUTO_FREE char *beside = kg_strdup_printf("%s/%s", exe_dir, name);
-    if (exists(beside)) {
-        return KG_TAKE(beside);
-    }
-    return kg_strdup_printf("%s/%s", SANDAL_LIBEXECDIR, name);
+    static const char *const places[] = {"", "../libexec/sandal/"};
+    return first_of(exe_dir, places, name, kg_strdup_printf("%s/%s", SANDAL_LIBEXECDIR, name));
 }
 
 char *kg_path_absolute(const char *path)

@@ -7,9 +7,10 @@
 
 char *kg_path_default_state(void); /* /var/lib/sandal or $XDG_STATE_HOME/sandal */
 char *kg_path_default_runtime(const char *state_dir); /* short, one a state directory */
-char *kg_path_default_templates(const char *exe_dir); /* the source tree's or the installed ones */
-char *kg_path_helper(const char *exe_dir,
-                     const char *name); /* sandal-keeper beside us or in libexec */
+/* The source tree's, else those of the installed tree that exe_dir is in, else below the prefix. */
+char *kg_path_default_templates(const char *exe_dir);
+/* sandal-keeper and the like: beside us, else in libexec, found likewise. */
+char *kg_path_helper(const char *exe_dir, const char *name);
 char *
 kg_path_data_home(void); /* $XDG_DATA_HOME or ~/.local/share: a user's own templates lie there */
 /* The n-th folder of kernelspecs that Jupyter looks into on this host, for this user, whether it is

@@ -13,6 +13,7 @@
 #include "gateway/base/buf.h"
 #include "gateway/cli/args.h"
 #include "gateway/cli/config.h"
+#include "gateway/cli/paths.h"
 #include "gateway/cli/reach.h"
 #include "gateway/pool/host.h"
 
@@ -496,6 +497,50 @@ static void manual_names_every_option(void **state)
     }
 }
 
+static void put(const char *root, const char *name, bool file)
+{
+    char path[256];
+    (void)snprintf(path, sizeof path, "%s/%s", root, name);
+    FILE *made = file ? fopen(path, "w") : NULL;
+    assert_int_equal(file ? (made ? fclose(made) : -1) : mkdir(path, 0755), 0);
+}
+
+static void found(char *got, const char *root, const char *name)
+{
+    char want[256];
+    (void)snprintf(want, sizeof want, "%s%s", root, name);
+    assert_string_equal(got, want);
+    free(got);
+}
+
+static void programs_are_beside_or_in_their_own_tree_or_below_the_prefix(void **state)
+{
+    (void)state;
+    char root[] = "/tmp/sandal-paths-XXXXXX";
+    assert_non_null(mkdtemp(root));
+    char bin[64];
+    (void)snprintf(bin, sizeof bin, "%s/bin", root);
+    put(root, "bin", false);
+    found(kg_path_helper(bin, "sandal-keeper"), SANDAL_LIBEXECDIR, "/sandal-keeper");
+    found(kg_path_default_templates(bin), SANDAL_DATADIR, "/kernelspecs");
+    static const char *const tree[] = {"libexec", "libexec/sandal", "share", "share/sandal",
+                                       "share/sandal/kernelspecs"};
+    for (size_t i = 0; i < sizeof tree / sizeof tree[0]; i++) {
+        put(root, tree[i], false);
+    }
+    put(root, "libexec/sandal/sandal-keeper", true);
+    found(kg_path_helper(bin, "sandal-keeper"), root, "/libexec/sandal/sandal-keeper");
+    found(kg_path_helper(bin, "sandal-init"), SANDAL_LIBEXECDIR, "/sandal-init");
+    found(kg_path_default_templates(bin), root, "/share/sandal/kernelspecs");
+    put(root, "bin/sandal-keeper", true);
+    put(root, "kernelspecs", false);
+    found(kg_path_helper(bin, "sandal-keeper"), root, "/bin/sandal-keeper");
+    found(kg_path_default_templates(bin), root, "/kernelspecs");
+    char command[96];
+    (void)snprintf(command, sizeof command, "rm -r %s", root);
+    assert_int_equal(system(command), 0); // NOLINT(cert-env33-c, concurrency-mt-unsafe)
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -528,6 +573,7 @@ int main(void)
         T(check_listen_takes_no_address_twice),
         T(check_proxy_domain),
         T(check_proxy_url),
+        T(programs_are_beside_or_in_their_own_tree_or_below_the_prefix),
         T(manual_names_every_option),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
