@@ -2,12 +2,66 @@
 #include "gateway/base/utf8.h"
 #include "gateway/tool/render.h"
 
+typedef enum kind {
+    SMALL,
+    CAPITAL,
+    DIGIT,
+    BLANK,
+    LINE_END,
+    MARK /* all other, also no ASCII */
+} kind_t;
+
+static kind_t kind_of(char c)
+{
+    if (c >= 'a' && c <= 'z') {
+        return SMALL;
+    }
+    if (c >= 'A' && c <= 'Z') {
+        return CAPITAL;
+    }
+    if (c >= '0' && c <= '9') {
+        return DIGIT;
+    }
+    return c == '\n' ? LINE_END : c == ' ' || c == '\t' ? BLANK : MARK;
+}
+
+/* Whether tokenizers begin anew between the two, as base64, identifiers and tables make them. */
+static bool parts(kind_t before, kind_t here)
+{
+    switch (here) {
+    case SMALL:
+        return before == DIGIT;
+    case CAPITAL:
+        return before == DIGIT || before == SMALL;
+    case DIGIT:
+        return before == SMALL || before == CAPITAL || before == BLANK;
+    case BLANK:
+    case LINE_END:
+    case MARK:
+    default:
+        return false;
+    }
+}
+
+/* In quarters, of the character whose first byte is at `at`; 0 for its other bytes. Without what is
+ * before it, it costs no more: a text that is cut costs no more than it was counted for. */
+static unsigned cost(const char *text, size_t at)
+{
+    static const unsigned char costs[] = {
+        [SMALL] = 1, [CAPITAL] = 1, [DIGIT] = 2, [BLANK] = 1, [LINE_END] = 4, [MARK] = 2};
+    unsigned char c = (unsigned char)text[at];
+    if (c >= 0x80) {
+        return c < 0xC0 ? 0 : c < 0xF0 ? KG_TOOL_QUARTERS : 2 * KG_TOOL_QUARTERS;
+    }
+    kind_t kind = kind_of(text[at]);
+    return costs[kind] + (at > 0 && parts(kind_of(text[at - 1]), kind) ? 3U : 0U);
+}
+
 uint64_t kg_tool_quarters(const char *data, size_t len)
 {
     uint64_t quarters = 0;
     for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)data[i];
-        quarters += c < 0x80 ? 1 : (c & 0xC0) == 0x80 ? 0 : KG_TOOL_QUARTERS;
+        quarters += cost(data, i);
     }
     return quarters;
 }
@@ -18,11 +72,11 @@ static size_t prefix(kg_slice_t text, uint64_t quarters)
     size_t at = 0;
     while (at < text.len) {
         size_t n = kg_utf8_step(text.data + at, text.len - at);
-        uint64_t cost = n == 1 ? 1 : KG_TOOL_QUARTERS;
-        if (cost > quarters) {
+        unsigned next = cost(text.data, at);
+        if (next > quarters) {
             break;
         }
-        quarters -= cost;
+        quarters -= next;
         at += n ? n : 1;
     }
     return at;
@@ -37,11 +91,11 @@ static size_t suffix(kg_slice_t text, uint64_t quarters)
         while (start > 0 && ((unsigned char)text.data[start] & 0xC0) == 0x80) {
             start--;
         }
-        uint64_t cost = at - start == 1 ? 1 : KG_TOOL_QUARTERS;
-        if (cost > quarters) {
+        unsigned next = cost(text.data, start);
+        if (next > quarters) {
             break;
         }
-        quarters -= cost;
+        quarters -= next;
         at = start;
     }
     return at;

@@ -4,8 +4,10 @@
 
 #include "gateway/tool/tool.h"
 
-/* How text is measured: no vendor's tokens, but near them for all (docs/tools.md). Four bytes of
- * ASCII are a token, any other character is one. Quarters of tokens, so that sums are exact. */
+/* How text is measured: no vendor's tokens, but near them for all (docs/tools.md). Quarters of
+ * tokens, so that sums are exact: a letter or blank of ASCII is one, a digit or mark two, a line's
+ * end four; three more where letters, digits and capitals meet, for base64 and tables take more
+ * tokens than prose. Any other character is four, beyond U+FFFF eight. */
 #define KG_TOOL_QUARTERS 4U
 uint64_t kg_tool_quarters(const char *data, size_t len);
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "gateway/base/utf8.h"
 #include "gateway/tool/render.h"
 
 #define PNG "iVBORw0KGgoAAAAA"
@@ -156,6 +157,75 @@ static void budget_is_kept_at_the_limit_and_cuts_one_more(void **state)
     has(&view, "\n[… 1 characters left out …]\n", true);
     kg_tool_view_fini(&view);
     kg_buf_fini(&text);
+}
+
+/* In quarters. Counted by the tokenizer o200k_base: base64 has 0.7 tokens a character, rows of
+ * numbers 0.6, prose 0.25. */
+static void numbers_and_base64_cost_more_than_prose(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t quarters;
+    } texts[] = {
+        {"", 0},
+        {"word by word", 12},
+        {"Word", 4},
+        {"DataFrame", 9 + 3},
+        {"HTML", 4},
+        {"3.14", 8},
+        {" 42", 1 + 4 + 3},
+        {"x1", 1 + 2 + 3},
+        {"1x", 2 + 1 + 3},
+        {"1X", 2 + 1 + 3},
+        {"1\n2\n", 12},
+        {"()\t", 5},
+        {"é1", 4 + 2},
+        {"漢字", 8},
+        {"😀", 8},
+        {"\xF0", 8},
+        {"kV9xQ2bZ", 8 + 2 + 7 * 3},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(texts); i++) {
+        assert_int_equal(kg_tool_quarters(texts[i].text, strlen(texts[i].text)), texts[i].quarters);
+    }
+}
+
+/* Of a text that was cut, what is left of it. The line's end that the note puts before itself is
+ * known by the count of characters that it tells. */
+static uint64_t quarters_left(kg_slice_t text, const kg_buf_t *out)
+{
+    const char *gap = strstr(out->data, "[… ");
+    const char *end = gap ? strstr(gap, " …]\n") : NULL;
+    assert_non_null(end);
+    const char *many = memchr(gap, '(', (size_t)(end - gap));
+    size_t gone = strtoul(many ? many + 1 : gap + strlen("[… "), NULL, 10);
+    const char *tail = end + strlen(" …]\n");
+    size_t tail_len = out->len - (size_t)(tail - out->data);
+    size_t head = (size_t)(gap - out->data);
+    head -= kg_utf8_count(out->data, head) + gone + kg_utf8_count(tail, tail_len) -
+            kg_utf8_count(text.data, text.len);
+    return kg_tool_quarters(out->data, head) + kg_tool_quarters(tail, tail_len);
+}
+
+static void what_is_left_of_a_cut_is_within_its_budget(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"aB1 cD2 eF3 gH4 iJ5", "1.25 -3.75 4\n5 6 x\n", "漢1字A😀b9",
+                                        "----====", "a\n\n\nb"};
+    for (size_t i = 0; i < KG_ARRAY_LEN(texts); i++) {
+        kg_slice_t text = kg_slice_cstr(texts[i]);
+        uint64_t whole = kg_tool_quarters(text.data, text.len);
+        for (unsigned how = KG_TOOL_CUT_MIDDLE; how <= KG_TOOL_CUT_START; how++) {
+            for (uint64_t budget = 0; budget <= whole; budget++) {
+                KG_AUTO_BUF kg_buf_t out = {0};
+                bool was_cut = false;
+                assert_int_equal(kg_tool_cut(text, (kg_tool_cut_t)how, budget, &out, &was_cut), 0);
+                assert_int_equal(was_cut, budget < whole);
+                assert_true(!was_cut || quarters_left(text, &out) <= budget);
+            }
+        }
+    }
 }
 
 static void frame_keeps_its_head_and_its_shape(void **state)
@@ -345,6 +415,8 @@ int main(void)
         cmocka_unit_test(error_is_at_the_end_and_once),
         cmocka_unit_test(output_keeps_its_head_and_its_tail),
         cmocka_unit_test(budget_is_kept_at_the_limit_and_cuts_one_more),
+        cmocka_unit_test(numbers_and_base64_cost_more_than_prose),
+        cmocka_unit_test(what_is_left_of_a_cut_is_within_its_budget),
         cmocka_unit_test(frame_keeps_its_head_and_its_shape),
         cmocka_unit_test(traceback_keeps_the_innermost_frames),
         cmocka_unit_test(stack_that_begins_with_its_message_keeps_it),
