@@ -322,13 +322,7 @@ const kg_field_t kg_fields_runs_input[] = {
 /* --- Templates and keys --------------------------------------------------------------------- */
 
 const kg_field_t kg_fields_template[] = {
-    {.name = "template",
-     .doc = "Name of the template.",
-     .in = KG_IN_PATH,
-     .type = KG_FIELD_STRING,
-     .required = true,
-     .min = 1,
-     .max = KG_API_REF_MAX},
+    PATH_REF("template", "Name of the template."),
     LIST_END,
 };
 
@@ -363,12 +357,6 @@ const kg_field_t kg_fields_keys_create[] = {
 };
 
 const kg_field_t kg_fields_keys_delete[] = {
-    {.name = "id",
-     .doc = "Id of the key.",
-     .in = KG_IN_PATH,
-     .type = KG_FIELD_STRING,
-     .required = true,
-     .min = 1,
-     .max = KG_API_REF_MAX},
+    PATH_REF("id", "Id of the key."),
     LIST_END,
 };

@@ -11,21 +11,14 @@
         .name = NULL                                                                               \
     }
 
-#define PATH_SANDBOX                                                                               \
+#define PATH_REF(field, text)                                                                      \
     {                                                                                              \
-        .name = "sandbox", .doc = "Id or name of the sandbox.", .in = KG_IN_PATH,                  \
-        .type = KG_FIELD_STRING, .required = true, .min = 1, .max = KG_API_REF_MAX                 \
-    }
-#define PATH_CONTEXT                                                                               \
-    {                                                                                              \
-        .name = "context", .doc = "Id or name of the context.", .in = KG_IN_PATH,                  \
-        .type = KG_FIELD_STRING, .required = true, .min = 1, .max = KG_API_REF_MAX                 \
-    }
-#define PATH_RUN                                                                                   \
-    {                                                                                              \
-        .name = "run", .doc = "Id of the run.", .in = KG_IN_PATH, .type = KG_FIELD_STRING,         \
+        .name = (field), .doc = (text), .in = KG_IN_PATH, .type = KG_FIELD_STRING,                 \
         .required = true, .min = 1, .max = KG_API_REF_MAX                                          \
     }
+#define PATH_SANDBOX PATH_REF("sandbox", "Id or name of the sandbox.")
+#define PATH_CONTEXT PATH_REF("context", "Id or name of the context.")
+#define PATH_RUN PATH_REF("run", "Id of the run.")
 #define BODY_KEY                                                                                   \
     {                                                                                              \
         .name = "key",                                                                             \

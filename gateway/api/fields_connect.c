@@ -20,12 +20,6 @@ const kg_field_t kg_fields_contexts_connect[] = {
 const kg_field_t kg_fields_connection[] = {
     PATH_SANDBOX,
     PATH_CONTEXT,
-    {.name = "connection",
-     .doc = "Id of the connection.",
-     .in = KG_IN_PATH,
-     .type = KG_FIELD_STRING,
-     .required = true,
-     .min = 1,
-     .max = KG_API_REF_MAX},
+    PATH_REF("connection", "Id of the connection."),
     LIST_END,
 };

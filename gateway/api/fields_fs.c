@@ -42,11 +42,7 @@
         .name = (field), .doc = (text), .in = KG_IN_HEADER, .type = KG_FIELD_INTEGER,              \
         .max = KG_API_FILE_MAX                                                                     \
     }
-#define PATH_UPLOAD                                                                                \
-    {                                                                                              \
-        .name = "upload", .doc = "Id of the upload.", .in = KG_IN_PATH, .type = KG_FIELD_STRING,   \
-        .required = true, .min = 1, .max = KG_API_REF_MAX                                          \
-    }
+#define PATH_UPLOAD PATH_REF("upload", "Id of the upload.")
 
 #define CONDITIONS                                                                                 \
     HEADER("if_match", "Strong tags: only a file in one of these states; * any that is there.",    \

@@ -26,10 +26,10 @@ from .._errors import APIConnectionError, APIError, NotFoundError, SandalError
 from .._models import JSON, Entry, FileEvent
 from .._protocol import AnyPath, Backoff, PathLike, Request, body_of, bytes_of, bytes_only, content_of, path_of, place_of, size_of
 from . import _io
+from .streams import AsyncReader
 from .transport import AsyncTransport
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import BinaryIO
 
     import httpx
@@ -240,7 +240,7 @@ class AsyncFiles:
         return AsyncWatch(self._http, self._path("watch"), {**place_of(path), "recursive": recursive})
 
 
-class AsyncByteStream:
+class AsyncByteStream(AsyncReader[bytes]):
     """Pieces of a file; `size` is the file's once the first came. A break is made up for where the file did not change.
 
     A file younger than a second has a weak tag, which no range can be asked by. `anew`, of who can forget the pieces it got,
@@ -248,36 +248,15 @@ class AsyncByteStream:
 
     def __init__(self, http: AsyncTransport, url: str, place: JSON, offset: int, length: Optional[int],
                  on_progress: Optional[Progress]):
-        self._http, self._url, self._place = http, url, place
+        super().__init__(http)
+        self._url, self._place = url, place
         self._file = next(iter(place.values()))  # for messages
         self._from, self._length = offset, length
         self._progress = on_progress
         self._done = 0
         self._etag: Optional[str] = None
-        self._iterator: Optional[AsyncIterator[bytes]] = None
         self.size: Optional[int] = None
         self.anew: Optional[Callable[[], Any]] = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if self._iterator is None:
-            self._iterator = self._follow()
-        return await self._iterator.__anext__()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        iterator: Any = self._iterator
-        if iterator is not None:
-            await iterator.aclose()
-            await self._http.close_left()
 
     async def read(self) -> bytes:
         """All that is left."""
@@ -373,36 +352,20 @@ class AsyncByteStream:
         return left if self._length is None else min(left, self._length)
 
 
-class AsyncWatch:
+class AsyncWatch(AsyncReader[FileEvent]):
     """Changes of files as they come. After a break it goes on with an event of type `overflow`: list anew."""
 
     def __init__(self, http: AsyncTransport, url: str, params: JSON):
-        self._http = http
+        super().__init__(http)
         self._request = Request("GET", url, params=params, silence=_protocol.SILENCE_TIMEOUT)
         self._response: Optional[httpx.Response] = None
-        self._iterator: Optional[AsyncIterator[FileEvent]] = None
 
     async def __aenter__(self) -> Self:
         await self._open()
         return self
 
-    async def __aexit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
-        await self.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> FileEvent:
-        if self._iterator is None:
-            self._iterator = self._follow()
-        return await self._iterator.__anext__()
-
     async def aclose(self) -> None:
-        iterator: Any = self._iterator
-        if iterator is not None:
-            await iterator.aclose()
-            await self._http.close_left()
+        await super().aclose()
         response, self._response = self._response, None
         if response is not None:
             await _io.close(response)

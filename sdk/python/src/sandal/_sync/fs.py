@@ -25,10 +25,10 @@ from .._errors import APIConnectionError, APIError, NotFoundError, SandalError
 from .._models import JSON, Entry, FileEvent
 from .._protocol import AnyPath, Backoff, PathLike, Request, body_of, bytes_of, bytes_only, content_of, path_of, place_of, size_of
 from . import _io
+from .streams import Reader
 from .transport import Transport
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import BinaryIO
 
     import httpx
@@ -239,7 +239,7 @@ class Files:
         return Watch(self._http, self._path("watch"), {**place_of(path), "recursive": recursive})
 
 
-class ByteStream:
+class ByteStream(Reader[bytes]):
     """Pieces of a file; `size` is the file's once the first came. A break is made up for where the file did not change.
 
     A file younger than a second has a weak tag, which no range can be asked by. `anew`, of who can forget the pieces it got,
@@ -247,36 +247,15 @@ class ByteStream:
 
     def __init__(self, http: Transport, url: str, place: JSON, offset: int, length: Optional[int],
                  on_progress: Optional[Progress]):
-        self._http, self._url, self._place = http, url, place
+        super().__init__(http)
+        self._url, self._place = url, place
         self._file = next(iter(place.values()))  # for messages
         self._from, self._length = offset, length
         self._progress = on_progress
         self._done = 0
         self._etag: Optional[str] = None
-        self._iterator: Optional[Iterator[bytes]] = None
         self.size: Optional[int] = None
         self.anew: Optional[Callable[[], Any]] = None
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> bytes:
-        if self._iterator is None:
-            self._iterator = self._follow()
-        return self._iterator.__next__()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def close(self) -> None:
-        iterator: Any = self._iterator
-        if iterator is not None:
-            iterator.close()
-            self._http.close_left()
 
     def read(self) -> bytes:
         """All that is left."""
@@ -372,36 +351,20 @@ class ByteStream:
         return left if self._length is None else min(left, self._length)
 
 
-class Watch:
+class Watch(Reader[FileEvent]):
     """Changes of files as they come. After a break it goes on with an event of type `overflow`: list anew."""
 
     def __init__(self, http: Transport, url: str, params: JSON):
-        self._http = http
+        super().__init__(http)
         self._request = Request("GET", url, params=params, silence=_protocol.SILENCE_TIMEOUT)
         self._response: Optional[httpx.Response] = None
-        self._iterator: Optional[Iterator[FileEvent]] = None
 
     def __enter__(self) -> Self:
         self._open()
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                        trace: Optional[TracebackType]) -> None:
-        self.close()
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> FileEvent:
-        if self._iterator is None:
-            self._iterator = self._follow()
-        return self._iterator.__next__()
-
     def close(self) -> None:
-        iterator: Any = self._iterator
-        if iterator is not None:
-            iterator.close()
-            self._http.close_left()
+        super().close()
         response, self._response = self._response, None
         if response is not None:
             _io.close(response)

@@ -35,33 +35,12 @@ ChunkT = TypeVar("ChunkT")
 EndT = TypeVar("EndT")
 
 
-class EventStream(Generic[ChunkT, EndT]):
-    """Chunks of one run or command, to be iterated once.
+class Reader(Generic[ChunkT]):
+    """What is iterated once, over connections that may change under it. As a context manager it is closed with the block."""
 
-    Stopping early leaves it running on the daemon (`runs.attach` finds it again); as a context manager it is interrupted when
-    the block is left before its end. Cancellation of the task that reads it, and KeyboardInterrupt, interrupt it.
-    """
-
-    def __init__(self, http: Transport, sandbox: str, feed: Feed, owner: bool, resume: bool,
-                 callbacks: Optional[dict[str, Callable[..., Any]]] = None):
+    def __init__(self, http: Transport):
         self._http = http
-        self._sandbox = sandbox
-        self._feed = feed
-        self._owner = owner
-        self._resume = resume
-        self._callbacks = callbacks or {}
         self._iterator: Optional[Iterator[ChunkT]] = None
-        self._end: Optional[EndT] = None
-
-    @property
-    def id(self) -> Optional[str]:
-        """Of the run; None until its first event came."""
-        return self._feed.run
-
-    @property
-    def seq(self) -> int:
-        """Of the last event that came; -1 before the first."""
-        return self._feed.seq
 
     def __iter__(self) -> Self:
         return self
@@ -77,15 +56,50 @@ class EventStream(Generic[ChunkT, EndT]):
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
                         trace: Optional[TracebackType]) -> None:
         self.close()
-        if not isinstance(error, APIConnectionError):
-            self._stop()
 
     def close(self) -> None:
-        """Lets go of the connection. The run goes on."""
+        """Lets go of the connection. What runs goes on."""
         iterator: Any = self._iterator
         if iterator is not None:
             iterator.close()
             self._http.close_left()
+
+    def _follow(self) -> Iterator[ChunkT]:
+        raise NotImplementedError
+
+
+class EventStream(Reader[ChunkT], Generic[ChunkT, EndT]):
+    """Chunks of one run or command, to be iterated once.
+
+    Stopping early leaves it running on the daemon (`runs.attach` finds it again); as a context manager it is interrupted when
+    the block is left before its end. Cancellation of the task that reads it, and KeyboardInterrupt, interrupt it.
+    """
+
+    def __init__(self, http: Transport, sandbox: str, feed: Feed, owner: bool, resume: bool,
+                 callbacks: Optional[dict[str, Callable[..., Any]]] = None):
+        super().__init__(http)
+        self._sandbox = sandbox
+        self._feed = feed
+        self._owner = owner
+        self._resume = resume
+        self._callbacks = callbacks or {}
+        self._end: Optional[EndT] = None
+
+    @property
+    def id(self) -> Optional[str]:
+        """Of the run; None until its first event came."""
+        return self._feed.run
+
+    @property
+    def seq(self) -> int:
+        """Of the last event that came; -1 before the first."""
+        return self._feed.seq
+
+    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        self.close()
+        if not isinstance(error, APIConnectionError):
+            self._stop()
 
     def wait(self) -> EndT:
         """Reads what is left, and returns what it came to."""
