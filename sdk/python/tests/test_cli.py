@@ -267,7 +267,11 @@ def test_completion_that_is_slow_or_fails(cli: Any, python_box: Sandbox) -> None
 
 def test_what_the_prompt_waits_for() -> None:
     for code, language, more in (("for i in x:", "python", True), ("x = 1", "python", False), ("f(", "python", True), ("1 +", "python", False),
-                                 ("%ls", "python", False), ("f <- function(x) {", "r", True), ("x <- '('", "r", False), ("})", "r", False)):
+                                 ("%ls", "python", False), ("f <- function(x) {", "r", True), ("x <- '('", "r", False), ("})", "r", False),
+                                 ("x <- 'one", "r", True), ("x <- 'one\ntwo'", "r", False), ("x # don't (", "r", False), ("f( # it's", "r", True),
+                                 ("'it\\'s ('", "r", False), ("`one", "typescript", True), ("`one\n(two`", "typescript", False),
+                                 ("f('\\'(')", "javascript", False), ("x // don't (", "javascript", False), ("/* one", "javascript", True),
+                                 ("/* ( */ x", "javascript", False), ("'one", "javascript", False), ("f({", "javascript", True)):
         assert repl.unfinished(code, language) is more, code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codeop
 import getpass
+import re
 from typing import Callable, Optional
 
 from .._errors import SandalError
@@ -11,11 +12,16 @@ from .._results import InputChunk
 from .._sync.sandbox import Context
 from .show import Shower, end_of
 
-PAIRS = {")": "(", "]": "[", "}": "{"}
+# What hides brackets, and brackets. What is `open` goes on over the end of a line, and has no end yet.
+TOKENS = {
+    "r": re.compile(r"""#[^\n]*|(?P<open>(["'`])(?:\\.|(?!\2)[^\\])*\\?\Z)|(["'`])(?:\\.|(?!\3)[^\\])*\3|[][(){}]""", re.S),
+    "": re.compile(r"""//[^\n]*|(?P<open>`(?:\\.|[^`\\])*\\?\Z|/\*(?:(?!\*/).)*\Z)|/\*.*?\*/|`(?:\\.|[^`\\])*`|(["'])(?:\\.|(?!\2)[^\\\n])*\2"""
+                   r"|[][(){}]", re.S),
+}
 
 
 def unfinished(code: str, language: str) -> bool:
-    """Whether more lines must come: as Python's own prompt in Python, elsewhere as long as a bracket is open."""
+    """Whether more lines must come: as Python's own prompt in Python, elsewhere as long as a bracket or a text of lines is open."""
     if language == "python":
         if code.lstrip().startswith(("%", "!", "?")):
             return False
@@ -23,16 +29,11 @@ def unfinished(code: str, language: str) -> bool:
             return codeop.compile_command(code, symbol="exec") is None
         except (SyntaxError, ValueError, OverflowError):
             return False
-    depth, quote = 0, ""
-    for character in code:
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'`":
-            quote = character
-        elif character in PAIRS.values():
-            depth += 1
-        elif character in PAIRS:
-            depth -= 1
+    depth = 0
+    for token in (TOKENS.get(language) or TOKENS[""]).finditer(code):
+        if token["open"]:
+            return True
+        depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(token[0], 0)
     return depth > 0
 
 
