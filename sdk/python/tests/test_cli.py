@@ -297,6 +297,18 @@ def test_cp(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
     assert Place.of("./a:b") == (None, "./a:b") and Place.of("sb:/x") == ("sb", "/x") and Place.of("sb:") == ("sb", ".")
 
 
+def test_cp_shows_its_progress(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
+    """In a terminal alone, and on stderr."""
+    (tmp_path / "large").write_bytes(bytes(20_000_000))
+    for source, target in ((tmp_path / "large", f"{bare_box.id}:large"), (f"{bare_box.id}:large", tmp_path / "back")):
+        terminal = Terminal("cp", source, target, env={**cli.env, "TERM": "xterm"})
+        terminal.until("20.0/20.0 MB")
+        assert terminal.end() == 0
+    assert (tmp_path / "back").stat().st_size == 20_000_000
+    quiet = cli("cp", f"{bare_box.id}:large", "back")
+    assert (quiet.stdout, quiet.stderr) == ("", "")
+
+
 def test_cp_copies_what_it_can(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
     """And names the rest."""
     bare_box.exec("mkdir -p some/sub; echo 1 > \"$(printf 'some/a\\377')\"; ln -s none some/broken; mkfifo some/pipe; echo 2 > some/sub/z").raise_()
@@ -335,8 +347,11 @@ def test_completion(cli: Any, python_box: Sandbox) -> None:
     # Which shell it is is looked up among its parents, where tests may have none that is known: then it is named.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     assert "complete" in cli("--show-completion", "bash", status=0, **named).stdout.lower()
-    got = cli(_SANDAL_COMPLETE="complete_bash", COMP_WORDS=f"sandal pause {python_box.id[:6]}", COMP_CWORD="2")
-    assert python_box.id in got.stdout.split()
+    line = f"sandal pause {python_box.id[:6]}"
+    for shell, more in (("bash", {"COMP_WORDS": line, "COMP_CWORD": "2"}), ("zsh", {"_TYPER_COMPLETE_ARGS": line}),
+                        ("fish", {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"})):
+        assert cli("--show-completion", shell, **named).stdout.strip()
+        assert python_box.id in cli(_SANDAL_COMPLETE=f"complete_{shell}", **more).stdout, shell
 
 
 def test_without_its_libraries(tmp_path: Path) -> None:
