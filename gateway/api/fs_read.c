@@ -62,8 +62,8 @@ static void refuse_range(kg_call_t *call, head_t *head, uint64_t size)
 {
     kg_err_t err = {0};
     kg_err_set(&err, KG_ERR_RANGE_NOT_SATISFIABLE, "The file has %" PRIu64 " bytes.", size);
-    json_t *json =
-        json_pack("{s:{s:s, s:s}}", "error", "code", kg_err_name(err.code), "message", err.message);
+    json_t *json = json_pack("{s:{s:s, s:s, s:s}}", "error", "code", kg_err_name(err.code),
+                             "message", err.message, "hint", kg_err_hint_of(&err));
     char *body = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     if (!body) {

@@ -42,7 +42,6 @@ static const char *const usual_hints[KG_ERR_COUNT] = {
     [KG_ERR_TEMPLATE_NOT_FOUND] = "GET /v1/templates lists them.",
     [KG_ERR_LANGUAGE_NOT_FOUND] = "GET /v1/templates shows which languages each has.",
     [KG_ERR_METHOD_NOT_ALLOWED] = "The Allow header names the methods of this path.",
-    [KG_ERR_NOT_ACCEPTABLE] = "GET /v1/openapi.yaml shows what each route can answer.",
     [KG_ERR_REQUEST_TIMEOUT] = "Send the whole request without long pauses.",
     [KG_ERR_CONFLICT] = "Read how it stands now, then try again.",
     [KG_ERR_NAME_TAKEN] = "Choose another name, or use what has this one: a name works as an id.",

@@ -21,7 +21,6 @@
     X(TEMPLATE_NOT_FOUND, "template_not_found", 404, ENOENT)                                       \
     X(LANGUAGE_NOT_FOUND, "language_not_found", 400, ENOENT)                                       \
     X(METHOD_NOT_ALLOWED, "method_not_allowed", 405, EINVAL)                                       \
-    X(NOT_ACCEPTABLE, "not_acceptable", 406, EINVAL)                                               \
     X(REQUEST_TIMEOUT, "request_timeout", 408, ETIMEDOUT)                                          \
     X(CONFLICT, "conflict", 409, EEXIST)                                                           \
     X(NAME_TAKEN, "name_taken", 409, EEXIST)                                                       \

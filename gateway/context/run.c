@@ -367,7 +367,9 @@ int kg_run_find_key(
         if (run->key && strcmp(run->key, key) == 0) {
             if (strcmp(run->code_hash, hash) != 0) {
                 int rc = kg_err_set(err, KG_ERR_KEY_REUSED,
-                                    "the key was used for other code, by run %s", run->id);
+                                    "the key was used for other code, or with another context or "
+                                    "language, by run %s",
+                                    run->id);
                 kg_err_pointer(err, "/key");
                 return rc;
             }

@@ -120,7 +120,8 @@ def test_ranges(box: Sandbox) -> None:
     assert read(box, "big", 206, **{"Range": "bytes=1-2", "If-Range": modified}).content == data[1:3]
     assert read(box, "big", 200, **{"Range": "bytes=1-2", "If-Range": '"x"'}).content == data
     assert read(box, "big", 200, Range="bytes=0-1,4-5").content == data
-    assert read(box, "big", 416, Range="bytes=300000-").headers["content-range"] == "bytes */300000"
+    refused = read(box, "big", 416, Range="bytes=300000-")
+    assert refused.headers["content-range"] == "bytes */300000" and "Content-Range" in refused.json()["error"]["hint"]
     assert read(box, "big", 304, **{"If-None-Match": etag}).content == b""
     shell(box, "echo more >> big && touch -d '2020-01-02 03:04:06 UTC' big")
     assert len(read(box, "big", 200, **{"Range": "bytes=1-2", "If-Range": etag}).content) == 300_005

@@ -175,7 +175,9 @@ def test_key_runs_once(sandbox: Sandbox) -> None:
     first = sandbox.run("n += 1; n", key="once")
     again = sandbox.run("n += 1; n", key="once")
     assert first["run"] == again["run"] and again["text"] == "1"
-    sandbox.client.error("POST", sandbox.path + "/run_code", 409, "key_reused", json={"code": "2", "key": "once"})
+    for other in ({"code": "2"}, {"code": "n += 1; n", "language": "r"}):
+        error = sandbox.client.error("POST", sandbox.path + "/run_code", 409, "key_reused", json={**other, "key": "once"})
+        assert "other code, or with another context or language" in error["message"] and first["run"] in error["message"]
     assert sandbox.run("n")["text"] == "1"
 
 

@@ -26,7 +26,6 @@ const STATUSES: Record<number, string> = {
   403: "forbidden foreign_origin foreign_host",
   404: "not_found sandbox_not_found context_not_found run_not_found process_not_found template_not_found",
   405: "method_not_allowed",
-  406: "not_acceptable",
   408: "request_timeout",
   409: "conflict name_taken key_reused busy not_waiting isolation_unavailable",
   410: "run_expired upload_lost",
