@@ -80,7 +80,8 @@ static void on_attached(void *user, kg_proc_t *proc, const kg_err_t *why)
         kg_kernel_close_goes_on(k);
     } else if (k->failed) { /* the deadline passed meanwhile */
         (void)kg_kernel_kill_tree(k);
-    } else if (rc < 0 || k->pipes[0].fd < 0 || k->pipes[1].fd < 0) { /* gvisor keeps no pipes */
+    } else if (rc < 0 || k->pipes[0].fd < 0 ||
+               k->pipes[1].fd < 0) { /* sandal-init could keep none */
         not_there(k, KG_ERR_KERNEL_START_FAILED, "what it prints cannot be read");
     } else {
         kg_link_begin(k, 0);

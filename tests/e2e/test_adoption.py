@@ -11,11 +11,12 @@ from typing import Any, Iterator
 
 import pytest
 from harness.client import Client, Sandbox
-from harness.daemon import TEMPLATE, Daemon, wait_for
+from harness.daemon import ISOLATION, TEMPLATE, Daemon, wait_for
 from harness.jupyter import Channels, kernel_of
 from harness.processes import first_init, host_pid, inits, of_sandbox
 
 pytestmark = pytest.mark.smoke
+host_process = pytest.mark.skipif(ISOLATION == "gvisor", reason="a process in gVisor's kernel is none of the host's, which the test would stop or end")
 
 
 @pytest.fixture
@@ -203,6 +204,7 @@ def test_a_forked_kernel_is_found_again_or_told_of(daemon: Daemon) -> None:
     sandbox.delete()
 
 
+@host_process
 def test_a_kernel_that_dies_meanwhile_is_told_of(daemon: Daemon) -> None:
     sandbox = Client(daemon.url, daemon.key).sandbox()
     kernel = host_pid(sandbox.id, int(sandbox.run("import os; os.getpid()")["text"]))
@@ -221,6 +223,7 @@ def test_a_kernel_that_dies_meanwhile_is_told_of(daemon: Daemon) -> None:
     sandbox.delete()
 
 
+@host_process
 def test_last_words_of_a_kernel_that_dies_meanwhile_are_told(daemon: Daemon) -> None:
     sandbox = Client(daemon.url, daemon.key).sandbox()
     kernel = host_pid(sandbox.id, int(sandbox.run("import os; os.getpid()")["text"]))
@@ -270,6 +273,7 @@ def test_a_paused_sandbox_is_paused_again(daemon: Daemon) -> None:
     sandbox.delete()
 
 
+@host_process
 def test_a_sandbox_that_was_resumed_stays_awake(daemon: Daemon) -> None:
     sandbox = Client(daemon.url, daemon.key).sandbox()
     kernel = host_pid(sandbox.id, int(sandbox.run("import os; x = 42; os.getpid()")["text"]))
@@ -315,6 +319,7 @@ def test_kernels_of_other_languages_outlive_the_gateway(daemon: Daemon, template
     sandbox.delete()
 
 
+@host_process
 def test_a_kernel_that_did_not_see_the_crash_is_found_again(daemon: Daemon) -> None:
     client = Client(daemon.url, daemon.key)
     template = "code-interpreter-node"

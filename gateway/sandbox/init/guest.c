@@ -3,7 +3,8 @@
  * files and the kernels' sockets, which both kernels have in common, are our own affair.
  *
  * Descriptors go into that kernel, never out of it. So pipes are made here: the inner ends go along
- * with the request, ours wait for the answer. Whoever is over there is as little trusted as the
+ * with the request, ours wait for the answer; those of a kernel are kept for the gateway after this
+ * one. Whoever is over there is as little trusted as the
  * sandbox itself: its frames are read by the codec, and only answers to what was asked go on. */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +34,16 @@ struct kg_iguest_wait {
     uint64_t token; /* of SPAWN and ATTACH */
     unsigned gateway_number;
     unsigned ticks; /* so many more */
+    bool keep;      /* a kernel's ends */
     int ends[3];    /* to go back with the answer */
+};
+
+/* Our ends of a kernel's pipes, of which each gateway gets copies, until its end is acknowledged.
+ */
+struct kg_iguest_kept {
+    kg_iguest_kept_t *next;
+    uint64_t token;
+    int ends[3];
 };
 
 static int take(int at, int *ret_fd)
@@ -81,11 +91,16 @@ bool init_guest_has(const kg_init_t *in, unsigned verb)
 
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
+static void close_ends(int ends[3])
+{
+    for (int i = 0; i < 3; i++) {
+        kg_closep(&ends[i]);
+    }
+}
+
 static void wait_free(kg_iguest_wait_t *wait)
 {
-    for (size_t i = 0; i < KG_ARRAY_LEN(wait->ends); i++) {
-        kg_closep(&wait->ends[i]);
-    }
+    close_ends(wait->ends);
     free(wait);
 }
 
@@ -112,11 +127,71 @@ static kg_iguest_wait_t *find_wait(kg_init_t *in, uint32_t seq, unsigned verb)
     return NULL;
 }
 
+/* --- Kept ends -------------------------------------------------------------------------------- */
+
+static int copy_ends(const int from[3], int to[3])
+{
+    to[0] = to[1] = to[2] = -1;
+    for (int i = 0; i < 3; i++) {
+        to[i] = from[i] < 0 ? -1 : fcntl(from[i], F_DUPFD_CLOEXEC, 0);
+        if (from[i] >= 0 && to[i] < 0) {
+            int error = -errno;
+            close_ends(to);
+            return error;
+        }
+    }
+    return 0;
+}
+
+static kg_iguest_kept_t *find_kept(const kg_init_t *in, uint64_t token)
+{
+    kg_iguest_kept_t *kept = in->guest_kept;
+    while (kept && kept->token != token) {
+        kept = kept->next;
+    }
+    return kept;
+}
+
+static void drop_kept(kg_init_t *in, uint64_t token)
+{
+    for (kg_iguest_kept_t **at = &in->guest_kept; *at; at = &(*at)->next) {
+        if ((*at)->token == token) {
+            kg_iguest_kept_t *gone = *at;
+            *at = gone->next;
+            in->guest_kept_count--;
+            close_ends(gone->ends);
+            free(gone);
+            return;
+        }
+    }
+}
+
+/* Where it can't be done, the next gateway finds none and starts the kernel anew. */
+static void keep(kg_init_t *in, uint64_t token, const int ends[3])
+{
+    kg_iguest_kept_t *kept = NULL;
+
+    if (in->guest_kept_count < INIT_GUEST_KEPT_MAX && !find_kept(in, token)) {
+        kept = calloc(1, sizeof(*kept));
+    }
+    if (!kept || copy_ends(ends, kept->ends) < 0) {
+        free(kept);
+        return;
+    }
+    kept->token = token;
+    kept->next = in->guest_kept;
+    in->guest_kept = kept;
+    in->guest_kept_count++;
+}
+
 void init_guest_drop(kg_init_t *in)
 {
     kg_closep(&in->guest);
     while (in->guest_waits) {
         drop_wait(in, in->guest_waits);
+    }
+    while (in->guest_kept) {
+        drop_kept(in, in->guest_kept->token);
     }
 }
 
@@ -228,7 +303,10 @@ static int ask(kg_init_t *in, const kg_ip_request_t *r, size_t len, int inner[3]
     if (error == 0) {
         out.head.seq = wait->seq;
         if (r->head.verb == KG_IP_SPAWN) { /* memory that the two kernels have in common */
+            wait->keep = (r->spawn.flags & KG_IP_SPAWN_LAST_WORDS) != 0;
             out.spawn.flags &= ~KG_IP_SPAWN_LAST_WORDS;
+        } else if (r->head.verb == KG_IP_ACK) {
+            drop_kept(in, r->token.token);
         }
         memcpy(in->frame, &out, fixed);
         error = send_over(in, in->frame, len, inner);
@@ -311,23 +389,28 @@ uint64_t init_guest_step(kg_init_t *in, uint64_t now_ns)
 /* --- Answers ---------------------------------------------------------------------------------- */
 
 /* What goes along with an answer, and what the frame says of it. */
-static size_t take_ends(kg_ip_reply_t *reply, kg_iguest_wait_t *wait, int fds[3])
+static size_t take_ends(kg_init_t *in, kg_ip_reply_t *reply, kg_iguest_wait_t *wait, int fds[3])
 {
     size_t count = 0;
-    bool spawned = reply->head.verb == KG_IP_SPAWN && reply->spawned.error == 0;
-    bool connected = reply->head.verb == KG_IP_CONNECT && reply->files.error == 0;
+    bool proc = reply->head.verb == KG_IP_SPAWN || reply->head.verb == KG_IP_ATTACH;
 
-    if (reply->head.verb == KG_IP_SPAWN || reply->head.verb == KG_IP_ATTACH) {
+    if (proc) {
+        const kg_iguest_kept_t *kept = find_kept(in, wait->token);
         reply->spawned.fds = 0;
+        if (reply->spawned.error == 0 && wait->keep) {
+            keep(in, wait->token, wait->ends);
+        } else if (reply->spawned.error == 0 && kept && reply->head.verb == KG_IP_ATTACH) {
+            reply->spawned.error = copy_ends(kept->ends, wait->ends);
+        }
     }
-    for (unsigned i = 0; i < 3 && (spawned || connected); i++) {
-        if (wait->ends[i] < 0) {
-            continue;
+    if ((proc ? reply->spawned.error : reply->files.error) != 0) {
+        return 0;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        if (wait->ends[i] >= 0) {
+            reply->spawned.fds |= proc ? 1U << i : 0;
+            fds[count++] = kg_take_fd(&wait->ends[i]);
         }
-        if (spawned) {
-            reply->spawned.fds |= 1U << i;
-        }
-        fds[count++] = kg_take_fd(&wait->ends[i]);
     }
     return count;
 }
@@ -357,7 +440,7 @@ static void answer(kg_init_t *in, kg_ip_reply_t *reply)
         return;
     }
     if (wait->gateway_number == in->gateway_number) {
-        size_t count = take_ends(reply, wait, fds);
+        size_t count = take_ends(in, reply, wait, fds);
         reply->head.seq = wait->asked;
         init_send(in, reply, fds, count);
     }

@@ -18,6 +18,7 @@
 #define INIT_NEVER UINT64_MAX
 #define INIT_FD_LAST INT32_MAX   /* for close_range: gVisor takes a greater one for negative */
 #define INIT_GUEST_WAITS_MAX 256 /* requests at work in a guest kernel; more are -EAGAIN */
+#define INIT_GUEST_KEPT_MAX 256  /* kernels there whose pipes are kept for the next gateway */
 #define INIT_GUEST_TICKS 60      /* that each of them may take, -ETIMEDOUT then; */
 #define INIT_GUEST_TICK_NS (UINT64_C(1) * 1000000000) /* not in time: both may be frozen */
 #define INIT_OOM_NS (UINT64_C(500) * 1000000) /* how often a guest kernel's memory is looked at */
@@ -97,6 +98,7 @@ typedef struct kg_ipending {
 } kg_ipending_t;
 
 typedef struct kg_iguest_wait kg_iguest_wait_t;
+typedef struct kg_iguest_kept kg_iguest_kept_t;
 
 typedef struct kg_init {
     uid_t uid; /* of the sandbox's processes */
@@ -135,6 +137,8 @@ typedef struct kg_init {
     uint32_t guest_seq;
     unsigned guest_wait_count;
     kg_iguest_wait_t *guest_waits;
+    unsigned guest_kept_count;
+    kg_iguest_kept_t *guest_kept;
     int given[KG_SEQ_FDS_MAX]; /* with INNER: that came with the request at hand */
     size_t frame_tail_len;     /* of the request at hand */
     char frame[KG_IP_FRAME_MAX + 1];

@@ -1,6 +1,7 @@
 /* Two sandal-inits, one for the processes of the other, as with a guest kernel between them; here
  * both have the host's. Then one alone, and the test in the place of the other. */
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -173,6 +174,115 @@ static void spawn_has_its_pipes_and_its_end(void **state)
     assert_int_equal(f.reply.usage.error, -ESRCH);
     close(fds[1]);
     close(fds[2]);
+    stop(&p);
+}
+
+static void forget(const kg_rig_frame_t *f)
+{
+    for (size_t i = 0; i < f->fd_count; i++) {
+        close(f->fds[i]);
+    }
+}
+
+/* Of a kernel, which is who has last words: each gateway after the first gets its pipes too, with
+ * what was written meanwhile, until its end is acknowledged. */
+static void pipes_of_a_kernel_are_kept_for_the_next_gateway(void **state)
+{
+    kg_pair_rig_t p;
+    kg_rig_frame_t f;
+    char text[64] = {0};
+    (void)state;
+    start(&p, true);
+    ask_sh(&p, 7, KG_IP_SPAWN_LAST_WORDS, "echo out; echo err >&2; exec sleep 1000");
+    answer(&p, &f, KG_IP_SPAWN);
+    assert_int_equal(f.reply.spawned.fds, KG_IP_FD_STDOUT | KG_IP_FD_STDERR);
+    forget(&f);
+    for (int round = 0; round < 2; round++) {
+        kg_closep(&p.sock);
+        p.sock = init_rig_hello(&p.outer, KG_IP_ROLE_GATEWAY);
+        ask_token(&p, KG_IP_ATTACH, 7);
+        answer(&p, &f, KG_IP_ATTACH);
+        assert_int_equal(f.reply.spawned.error, 0);
+        assert_int_equal(f.reply.spawned.fds, KG_IP_FD_STDOUT | KG_IP_FD_STDERR);
+        assert_int_equal(f.fd_count, 2);
+        if (round == 1) {
+            break;
+        }
+        for (int i = 0; i < 2; i++) {
+            struct pollfd pfd = {.fd = f.fds[i], .events = POLLIN};
+            assert_int_equal(poll(&pfd, 1, 20000), 1);
+            assert_int_equal(read(f.fds[i], text, 4), 4);
+            assert_string_equal(text, i == 0 ? "out\n" : "err\n");
+        }
+        forget(&f);
+    }
+    ask_token(&p, KG_IP_KILL_TREE, 7);
+    answer(&p, &f, KG_IP_KILL_TREE);
+    answer(&p, &f, KG_IP_EXIT);
+    ask_token(&p, KG_IP_ATTACH, 7); /* not yet acknowledged */
+    answer(&p, &f, KG_IP_ATTACH);
+    assert_int_equal(f.fd_count, 2);
+    forget(&f);
+    answer(&p, &f, KG_IP_EXIT);
+    ask_token(&p, KG_IP_ACK, 7);
+    ask_token(&p, KG_IP_ATTACH, 7);
+    answer(&p, &f, KG_IP_ATTACH);
+    assert_int_equal(f.reply.spawned.error, -ESRCH);
+    assert_int_equal(f.fd_count, 0);
+    stop(&p);
+}
+
+static size_t descriptors(pid_t pid)
+{
+    char path[64];
+    size_t count = 0;
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    while (readdir(dir)) { // NOLINT(concurrency-mt-unsafe): one thread
+        count++;
+    }
+    closedir(dir);
+    return count;
+}
+
+/* The test answers that all have started, and acknowledges them in the end. */
+static void kept_pipes_have_a_limit_and_are_given_back(void **state)
+{
+    kg_pair_rig_t p;
+    kg_rig_frame_t f;
+    (void)state;
+    start(&p, false);
+    size_t before = descriptors(p.outer.pid);
+    for (unsigned i = 0; i <= INIT_GUEST_KEPT_MAX; i++) {
+        char frame[4096];
+        size_t len = 0;
+        size_t count = 0;
+        int fds[KG_SEQ_FDS_MAX];
+        kg_ip_request_t asked = {0};
+        kg_ip_reply_t said;
+        struct pollfd pfd = {.fd = p.link[1], .events = POLLIN};
+        ask_sh(&p, 100 + i, KG_IP_SPAWN_LAST_WORDS, "true");
+        assert_int_equal(poll(&pfd, 1, 20000), 1);
+        assert_int_equal(kg_seq_recv(p.link[1], frame, sizeof(frame), &len, fds, &count), 0);
+        memcpy(&asked, frame, len < sizeof(asked) ? len : sizeof(asked));
+        while (count > 0) {
+            close(fds[--count]);
+        }
+        size_t size = kg_ip_reply_init(&said, KG_IP_SPAWN, asked.head.seq);
+        said.spawned.token = 100 + i;
+        said.spawned.pid = 2;
+        assert_int_equal(kg_seq_send(p.link[1], &said, size, NULL, 0), 0);
+        answer(&p, &f, KG_IP_SPAWN);
+        assert_int_equal(f.fd_count, 2); /* past the limit too: they are only not kept */
+        forget(&f);
+    }
+    assert_int_equal(descriptors(p.outer.pid), before + 2 * INIT_GUEST_KEPT_MAX);
+    for (unsigned i = 0; i <= INIT_GUEST_KEPT_MAX; i++) {
+        ask_token(&p, KG_IP_ACK, 100 + i);
+    }
+    init_rig_path(&p.outer, p.sock, KG_IP_MKDIR, "/workspace/d", NULL, 0, &f); /* behind them */
+    assert_int_equal(descriptors(p.outer.pid), before);
     stop(&p);
 }
 
@@ -466,6 +576,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spawn_has_its_pipes_and_its_end),
+        cmocka_unit_test(pipes_of_a_kernel_are_kept_for_the_next_gateway),
+        cmocka_unit_test(kept_pipes_have_a_limit_and_are_given_back),
         cmocka_unit_test(errors_and_signals_come_through),
         cmocka_unit_test(bytes_of_a_port_are_relayed),
         cmocka_unit_test(files_are_the_outer_ones_affair),
