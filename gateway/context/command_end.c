@@ -85,14 +85,18 @@ void kg_command_finish(kg_command_t *command, const kg_exit_t *exit, const char 
     kg_sandbox_touch(command->sandbox);
 }
 
-void kg_command_exited(void *user, const kg_exit_t *exit)
+static void over(kg_command_t *command, const kg_exit_t *exit, const char *message)
 {
-    kg_command_t *command = user;
     kg_command_io_drain(command);
-    kg_command_finish(command, exit, exit->lost ? "The sandbox went away under it." : NULL);
+    kg_command_finish(command, exit, message);
     kg_wait_t *wait = KG_TAKE(command->gone_wait);
     kg_command_settle(command);
     kg_wait_done(&wait, NULL);
+}
+
+void kg_command_exited(void *user, const kg_exit_t *exit)
+{
+    over(user, exit, exit->lost ? "The sandbox went away under it." : NULL);
 }
 
 /* ---- from outside ---- */
@@ -110,7 +114,8 @@ static void deadline(void *user)
     if (command->killed) { /* even that was not told */
         kg_exit_t exit = {.lost = true};
         kg_log(KG_LOG_WARN, "command.exit_missing", "run=%s", command->run->id);
-        kg_command_exited(command, &exit);
+        over(command, &exit,
+             "It was killed; its end was not seen in time, so its use is not known.");
         return;
     }
     if (!command->cause) {

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import threading
+from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
 from harness.client import Client, Sandbox, Socket
-from harness.daemon import Daemon, wait_for
+from harness.daemon import ISOLATION, Daemon, wait_for
+from harness.processes import inits
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +186,27 @@ class Follower:
         self.thread.join(20)
         assert self.last["type"] == "result", self.last
         return self.last
+
+
+@pytest.mark.skipif(ISOLATION == "gvisor", reason="minders in gVisor's kernel are no processes of the host's, which the test would stop")
+def test_an_end_that_is_not_seen_is_not_told_as_that_of_the_sandbox(client: Client) -> None:
+    """As in the middle of a fork bomb, where everything takes its time: it was killed, and the sandbox lives."""
+    with client.sandbox(template="base") as box:
+        other = background(box, ["sleep", "600"])["pid"]
+        before = set(inits(box.id))
+        follower = Follower(box, background(box, ["sleep", "600"], timeout=1)["pid"])
+        (minder,) = wait_for(lambda: [pid for pid in inits(box.id) if pid not in before
+                                      and Path(f"/proc/{pid}/comm").read_text() == "sandal-minder\n"])
+        os.kill(minder, signal.SIGSTOP)  # who would see the end
+        try:
+            end = follower.end()
+        finally:
+            os.kill(minder, signal.SIGCONT)
+        assert (end["status"], end["signal"], end["timed_out"]) == ("timeout", "SIGKILL", True), end
+        assert "not seen in time" in end["message"] and "sandbox" not in end["message"], end
+        assert end["usage"] == {"cpu_ms": None, "peak_memory": None}, end
+        assert box.get(f"/processes/{other}")["state"] == "running" and run(box, "echo here")["stdout"] == "here\n"
+        wait_for(lambda: minder not in inits(box.id))  # and nothing of it is left in the end
 
 
 def test_websocket_runs_commands(client: Client, box: Sandbox) -> None:
