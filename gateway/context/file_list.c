@@ -31,6 +31,7 @@ typedef struct listing {
     dir_t *dirs; /* still to visit, the first one is being read */
     dir_t *last;
     size_t dir_count;
+    uint64_t cursor; /* where in it the next question begins */
 } listing_t;
 
 static void dir_free(dir_t *dir)
@@ -211,13 +212,19 @@ static int take_entry(listing_t *l, const kg_fs_entry_t *entry)
 static void got_entries(
     void *user, const kg_fs_entry_t *entries, size_t count, uint64_t next, const kg_err_t *err);
 
-static void read_dir(listing_t *l, uint64_t cursor)
+static void ask_entries(kg_fsop_t *op, kg_sbx_t *sbx)
 {
-    kg_sbx_t *sbx = kg_fsop_sbx(&l->op);
-    int rc = sbx ? kg_fs_list(sbx, l->dirs->inner, cursor, false, got_entries, l) : -EPIPE;
+    listing_t *l = (listing_t *)op;
+    int rc = kg_fs_list(sbx, l->dirs->inner, l->cursor, false, got_entries, l);
     if (rc < 0) {
         fail_rc(l, rc);
     }
+}
+
+static void read_dir(listing_t *l, uint64_t cursor)
+{
+    l->cursor = cursor;
+    kg_fsop_go_on(&l->op, ask_entries);
 }
 
 static void next_dir(listing_t *l)

@@ -1,5 +1,6 @@
 /* gateway/context: what goes on with the files of a sandbox for somebody: found by who asked, so
  * that it can be forgotten, and by the sandbox, so that it ends with it. */
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 
@@ -174,7 +175,9 @@ static void awake(void *user, const kg_err_t *err)
 {
     kg_fsop_t *op = user;
     kg_err_t own = {0};
+    kg_fsop_step_fn *step = op->step;
     op->waking = false;
+    op->step = NULL;
     kg_sandbox_t *sandbox = kg_fsop_sandbox(op);
     kg_sbx_t *sbx = sandbox ? kg_sandbox_sbx(sandbox) : NULL;
     if (err) {
@@ -182,6 +185,8 @@ static void awake(void *user, const kg_err_t *err)
     } else if (!sbx) {
         kg_fsop_lost(&own);
         op->type->fail(op, &own);
+    } else if (step) {
+        step(op, sbx);
     } else {
         op->type->go(op, sandbox, sbx);
     }
@@ -196,6 +201,30 @@ int kg_fsop_wake(kg_fsop_t *op, kg_sandbox_t *sandbox, kg_err_t *err)
     }
     op->waking = true;
     return 0;
+}
+
+void kg_fsop_go_on(kg_fsop_t *op, kg_fsop_step_fn *step)
+{
+    kg_err_t err = {0};
+    kg_sandbox_t *sandbox = kg_fsop_sandbox(op);
+    kg_sbx_t *sbx = sandbox ? kg_sandbox_sbx(sandbox) : NULL;
+    int rc = -EPIPE;
+
+    if (sbx) {
+        step(op, sbx);
+        return;
+    }
+    if (sandbox && sandbox->box == KG_BOX_UP && sandbox->pause != KG_PAUSE_NO) {
+        rc = kg_sandbox_wake_for_files(sandbox, awake, op, &err);
+    } else {
+        kg_fsop_lost(&err);
+    }
+    if (rc < 0) {
+        op->type->fail(op, &err);
+        return;
+    }
+    op->waking = true;
+    op->step = step;
 }
 
 /* --- Those who leave ------------------------------------------------------------------------ */

@@ -85,10 +85,10 @@ static void put(void *user, bool created, const kg_err_t *err)
     finish(w, created, err);
 }
 
-static void replace(kg_file_write_t *w)
+static void replace(kg_fsop_t *op, kg_sbx_t *sbx)
 {
-    kg_sbx_t *sbx = kg_fsop_sbx(&w->op);
-    int rc = sbx ? kg_fs_put_in_place(sbx, w->name, w->at.inner, false, put, w) : -EPIPE;
+    kg_file_write_t *w = (kg_file_write_t *)op;
+    int rc = kg_fs_put_in_place(sbx, w->name, w->at.inner, false, put, w);
     if (rc < 0) {
         finish_rc(w, rc);
     }
@@ -111,22 +111,23 @@ static void got_state(void *user, const kg_fs_entry_t *entry, const kg_err_t *er
     if (!entry && err->code != KG_ERR_NOT_FOUND) {
         finish(w, false, err);
     } else if (allowed(w, entry)) {
-        replace(w);
+        kg_fsop_go_on(&w->op, replace);
+    }
+}
+
+static void look_again(kg_fsop_t *op, kg_sbx_t *sbx)
+{
+    kg_file_write_t *w = (kg_file_write_t *)op;
+    int rc = kg_fs_stat(sbx, w->at.inner, true, false, got_state, w);
+    if (rc < 0) {
+        finish_rc(w, rc);
     }
 }
 
 static void put_now(kg_file_write_t *w)
 {
     w->stage = PUTTING;
-    if (!w->check) {
-        replace(w);
-        return;
-    }
-    kg_sbx_t *sbx = kg_fsop_sbx(&w->op);
-    int rc = sbx ? kg_fs_stat(sbx, w->at.inner, true, false, got_state, w) : -EPIPE;
-    if (rc < 0) {
-        finish_rc(w, rc);
-    }
+    kg_fsop_go_on(&w->op, w->check ? look_again : replace);
 }
 
 static void moved(void *user)
@@ -157,12 +158,12 @@ static void got_fd(void *user, int fd_take, const char *name, const kg_err_t *er
     kg_pump_start(&w->pump);
 }
 
-static void open_temporary(kg_file_write_t *w)
+static void open_temporary(kg_fsop_t *op, kg_sbx_t *sbx)
 {
-    kg_sbx_t *sbx = kg_fsop_sbx(&w->op);
+    kg_file_write_t *w = (kg_file_write_t *)op;
     uint32_t flags =
         KG_FS_OPEN_WRITE | KG_FS_OPEN_CREATE | KG_FS_OPEN_PARENTS | KG_FS_OPEN_TEMPORARY;
-    int rc = sbx ? kg_fs_open(sbx, w->at.inner, flags, w->mode, false, got_fd, w) : -EPIPE;
+    int rc = kg_fs_open(sbx, w->at.inner, flags, w->mode, false, got_fd, w);
     if (rc < 0) {
         finish_rc(w, rc);
     }
@@ -181,7 +182,7 @@ static void got_stat(void *user, const kg_fs_entry_t *entry, const kg_err_t *err
         if (w->mode == UINT32_MAX) {
             w->mode = entry ? entry->stat.mode & 0777 : 0644;
         }
-        open_temporary(w);
+        kg_fsop_go_on(&w->op, open_temporary);
     }
 }
 

@@ -79,13 +79,11 @@ static void got_stat(void *user, const kg_fs_entry_t *entry, const kg_err_t *err
     answer(s, json, json ? NULL : &oom);
 }
 
-static void ask_stat(simple_t *s, kg_sbx_t *sbx, bool follow)
+static void ask_stat(kg_fsop_t *op, kg_sbx_t *sbx)
 {
+    simple_t *s = (simple_t *)op;
     kg_err_t err = {0};
-    int rc = sbx ? kg_fs_stat(sbx, s->at.inner, follow, false, got_stat, s) : -EPIPE;
-    if (!sbx) {
-        kg_fsop_lost(&err);
-    }
+    int rc = kg_fs_stat(sbx, s->at.inner, s->kind == OP_MKDIR, false, got_stat, s);
     if (rc < 0) {
         fail_rc(s, rc, &err);
     }
@@ -97,7 +95,7 @@ static void made(void *user, const kg_err_t *err)
     if (err) {
         answer(s, NULL, err);
     } else {
-        ask_stat(s, kg_fsop_sbx(&s->op), s->kind == OP_MKDIR);
+        kg_fsop_go_on(&s->op, ask_stat);
     }
 }
 
@@ -106,23 +104,29 @@ static void removed(void *user, const kg_err_t *err)
     answer(user, NULL, err);
 }
 
+static void remove_it(kg_fsop_t *op, kg_sbx_t *sbx)
+{
+    simple_t *s = (simple_t *)op;
+    kg_err_t err = {0};
+    int rc = kg_fs_remove(sbx, s->at.inner, s->flag, false, removed, s);
+    if (rc < 0) {
+        fail_rc(s, rc, &err);
+    }
+}
+
 static void checked(void *user, const kg_fs_entry_t *entry, const kg_err_t *err)
 {
     simple_t *s = user;
-    kg_sbx_t *sbx = kg_fsop_sbx(&s->op);
     kg_err_t own = {0};
     if (!s->op.user || (!entry && err->code != KG_ERR_NOT_FOUND)) {
         answer(s, NULL, err); /* nobody is there to ask, or it can't be known */
         return;
     }
     int rc = s->check(s->op.user, entry ? &entry->stat : NULL, &own);
-    if (!rc && !sbx) {
-        kg_fsop_lost(&own);
-        rc = -EPIPE;
-    }
-    rc = rc ? rc : kg_fs_remove(sbx, s->at.inner, s->flag, false, removed, s);
     if (rc < 0) {
         fail_rc(s, rc, &own);
+    } else {
+        kg_fsop_go_on(&s->op, remove_it);
     }
 }
 

@@ -72,6 +72,8 @@ typedef struct kg_fsop_type {
     /* The core goes, the op is off its list: frees, calls nobody. */
     void (*destroy)(kg_fsop_t *op);
 } kg_fsop_type_t;
+/* The sandbox can be used. */
+typedef void kg_fsop_step_fn(kg_fsop_t *op, kg_sbx_t *sbx);
 /* Embedded at the begin of the operation's struct. */
 struct kg_fsop {
     const kg_fsop_type_t *type;
@@ -79,6 +81,7 @@ struct kg_fsop {
     char sandbox[KG_ID_MAX];
     void *user; /* NULL: forgotten */
     bool waking;
+    kg_fsop_step_fn *step; /* what follows then; NULL: go */
     bool gone;
     kg_fsop_t *prev, *next; /* of the core */
 };
@@ -89,6 +92,9 @@ int kg_fsop_room(const kg_sandbox_t *sandbox, kg_fsop_sort_t sort, kg_err_t *err
 void kg_fsop_begin(kg_fsop_t *op, const kg_fsop_type_t *type, kg_sandbox_t *sandbox, void *user);
 /* go or fail follows. On failure it is not listed any more. */
 int kg_fsop_wake(kg_fsop_t *op, kg_sandbox_t *sandbox, kg_err_t *err);
+/* The next step of one under way: at once, or when its sandbox, which has been paused meanwhile, is
+ * woken for it. Where that can't be, fail. The op may be freed when this returns. */
+void kg_fsop_go_on(kg_fsop_t *op, kg_fsop_step_fn *step);
 kg_sandbox_t *kg_fsop_sandbox(const kg_fsop_t *op); /* NULL: it has ended */
 kg_sbx_t *kg_fsop_sbx(const kg_fsop_t *op);         /* NULL: it isn't up */
 /* A temporary file of init's goes. */

@@ -77,12 +77,18 @@ static void tell(kg_wait_t **list, kg_sandbox_t *sandbox, const kg_err_t *err)
     }
 }
 
+/* A call that began before it was frozen waits for an answer from inside. */
+static bool is_asked(const kg_sandbox_t *sandbox)
+{
+    return sandbox->box == KG_BOX_UP && sandbox->sbx && kg_sbx_is_asked(sandbox->sbx);
+}
+
 /* The next step towards what was asked for. */
 static void settle(kg_sandbox_t *sandbox)
 {
     if (sandbox->pause == KG_PAUSE_PAUSED) {
         tell(&sandbox->pause_waits, sandbox, NULL);
-        if (sandbox->resume_waits || sandbox->wake_waits || sandbox->wanted) {
+        if (sandbox->resume_waits || sandbox->wake_waits || sandbox->wanted || is_asked(sandbox)) {
             kg_pause_wake(sandbox);
         }
     } else if (sandbox->pause == KG_PAUSE_NO) {

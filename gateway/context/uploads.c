@@ -157,6 +157,17 @@ static void put(void *user, bool created, const kg_err_t *err)
     settle(u, NULL, false);
 }
 
+static void put_in_place(kg_fsop_t *op, kg_sbx_t *sbx)
+{
+    kg_upload_t *u = (kg_upload_t *)op;
+    int rc = u->deleted ? -ENOENT : kg_fs_put_in_place(sbx, u->name, u->at.inner, false, put, u);
+    if (rc < 0) {
+        settle_rc(u, rc, true);
+    } else {
+        u->putting = true;
+    }
+}
+
 /* Puts it in place if all of it is there. */
 static void complete(kg_upload_t *u)
 {
@@ -164,13 +175,7 @@ static void complete(kg_upload_t *u)
         settle(u, NULL, false);
         return;
     }
-    kg_sbx_t *sbx = kg_fsop_sbx(&u->op);
-    int rc = sbx ? kg_fs_put_in_place(sbx, u->name, u->at.inner, false, put, u) : -EPIPE;
-    if (rc < 0) {
-        settle_rc(u, rc, true);
-    } else {
-        u->putting = true;
-    }
+    kg_fsop_go_on(&u->op, put_in_place);
 }
 
 /* --- The begin of one ----------------------------------------------------------------------- */
@@ -194,6 +199,17 @@ static void got_fd(void *user, int fd_take, const char *name, const kg_err_t *er
     complete(u);
 }
 
+static void open_temporary(kg_fsop_t *op, kg_sbx_t *sbx)
+{
+    kg_upload_t *u = (kg_upload_t *)op;
+    uint32_t flags =
+        KG_FS_OPEN_WRITE | KG_FS_OPEN_CREATE | KG_FS_OPEN_PARENTS | KG_FS_OPEN_TEMPORARY;
+    int rc = kg_fs_open(sbx, u->at.inner, flags, u->mode, false, got_fd, u);
+    if (rc < 0) {
+        settle_rc(u, rc, true);
+    }
+}
+
 static void got_stat(void *user, const kg_fs_entry_t *entry, const kg_err_t *err)
 {
     kg_upload_t *u = user;
@@ -210,13 +226,7 @@ static void got_stat(void *user, const kg_fs_entry_t *entry, const kg_err_t *err
     if (u->mode == UINT32_MAX) {
         u->mode = entry ? entry->stat.mode & 0777 : 0644;
     }
-    kg_sbx_t *sbx = kg_fsop_sbx(&u->op);
-    uint32_t flags =
-        KG_FS_OPEN_WRITE | KG_FS_OPEN_CREATE | KG_FS_OPEN_PARENTS | KG_FS_OPEN_TEMPORARY;
-    int rc = sbx ? kg_fs_open(sbx, u->at.inner, flags, u->mode, false, got_fd, u) : -EPIPE;
-    if (rc < 0) {
-        settle_rc(u, rc, true);
-    }
+    kg_fsop_go_on(&u->op, open_temporary);
 }
 
 static void begin(kg_upload_t *u, kg_sbx_t *sbx)

@@ -225,13 +225,16 @@ int kg_sbx_spawn(
 
 uint64_t kg_proc_token(const kg_proc_t *proc); /* names it to kg_sbx_proc_attach */
 /* A process that was spawned before this gateway's time, by its token: as kg_sbx_spawn, with
- * descriptors only of one that has last_words (under gvisor never). not_found. */
+ * descriptors only of one that has last_words. not_found. */
 int kg_sbx_proc_attach(
     kg_sbx_t *sbx, uint64_t token, kg_spawned_fn *done, void *user, kg_err_t *err);
 /* Tokens of all processes in it that are not ended and acknowledged, those of earlier gateways too;
  * borrowed for the call. */
 typedef void kg_report_fn(void *user, const uint64_t *tokens, size_t count, const kg_err_t *err);
 int kg_sbx_report(kg_sbx_t *sbx, kg_report_fn *fn, void *user);
+/* Somebody waits for what is only answered while it is not frozen: the start of a process, a port,
+ * files. */
+bool kg_sbx_is_asked(const kg_sbx_t *sbx);
 /* Ends the tree of one that nobody has attached to. */
 void kg_sbx_end_token(kg_sbx_t *sbx, uint64_t token);
 pid_t kg_proc_inner_pid(const kg_proc_t *proc); /* as seen inside; kg_proc_pid without a pid

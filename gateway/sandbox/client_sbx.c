@@ -367,6 +367,18 @@ int kg_sbx_file_unlink(kg_sbx_t *sbx, const char *name, kg_done_fn *fn, void *us
                         (kg_call_t){.user = user, .fn.done = fn});
 }
 
+bool kg_sbx_is_asked(const kg_sbx_t *sbx)
+{
+    for (const kg_call_t *call = sbx->calls; call; call = call->next) {
+        bool needs = call->verb == KG_IP_SPAWN || call->verb == KG_IP_CONNECT ||
+                     kg_ip_verb_is_files(call->verb);
+        if (needs && !call->forgotten) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void kg_sbx_forget(kg_sbx_t *sbx, const void *user)
 {
     kg_call_forget(sbx->calls, user);

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
+import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any, Iterator
@@ -12,6 +15,7 @@ from typing import Any, Iterator
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import ISOLATION, TEMPLATE, Daemon, wait_for
+from harness.processes import first_init
 
 needs_freezer = pytest.mark.skipif(ISOLATION == "none" or os.geteuid() != 0,
                                    reason="isolation none, and users without control groups of their own, have no freezer")
@@ -117,6 +121,91 @@ def test_a_run_that_comes_while_it_is_being_paused(daemon: Daemon, fresh: Sandbo
             frames.append(ws.receive(30))
     assert next(frame for frame in frames if frame["type"] == "result")["text"] == "42", frames
     assert state(fresh) == "running"
+
+
+def half_sent(daemon: Daemon, method: str, path: str, **headers: str) -> socket.socket:
+    """The head of a request with ten bytes, and the first five of them."""
+    sock = socket.create_connection(("127.0.0.1", int(daemon.url.rsplit(":", 1)[1])), timeout=30)
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {daemon.key}", "Content-Length: 10", "Connection: close",
+             *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items())]
+    sock.sendall("\r\n".join([*lines, "", "12345"]).encode())
+    return sock
+
+
+def status_of(sock: socket.socket) -> int:
+    with sock, sock.makefile("rb") as answer:
+        return int(answer.readline().split()[1])
+
+
+@needs_freezer
+@pytest.mark.parametrize("way", ["put", "put as it stands", "tus"])
+def test_what_is_being_sent_wakes_it(daemon: Daemon, client: Client, way: str) -> None:
+    with client.sandbox(template="base") as box:
+        path, method, more = f"{box.path}/fs/file?path=sent", "PUT", {"Content_Type": "application/octet-stream"}
+        if way == "put as it stands":
+            more["If_None_Match"] = "*"
+        if way == "tus":
+            made = client.call("POST", f"{box.path}/fs/uploads", expect=201, headers={
+                "Tus-Resumable": "1.0.0", "Upload-Length": "10", "Upload-Metadata": "path " + base64.b64encode(b"sent").decode()})
+            path, method = made.headers["location"], "PATCH"
+            more = {"Tus_Resumable": "1.0.0", "Upload_Offset": "0", "Content_Type": "application/offset+octet-stream"}
+        sock = half_sent(daemon, method, path, **more)
+        temporary = "ls -A | wc -l"
+        wait_for(lambda: box.post("/exec", {"cmd": temporary})["stdout"] == "1\n", 20)
+        box.post("/pause")
+        assert state(box) == "paused"
+        sock.sendall(b"67890")
+        assert status_of(sock) in (201, 204)
+        assert state(box) == "running" and box.post("/exec", {"cmd": "cat sent"})["stdout"] == "1234567890"
+
+
+@needs_freezer
+def test_a_question_that_came_before_it_was_frozen_wakes_it(client: Client) -> None:
+    """It is with sandal-init, which stands still: who asks would wait for as long as nobody else wakes it."""
+    with client.sandbox(template="base") as box, client.socket() as ws:
+        init = first_init(box.id)
+        for op, fields in (("fs.list", {"path": "."}), ("exec", {"cmd": "echo here", "stream": False})):
+            os.kill(init, signal.SIGSTOP)
+            try:
+                asked = ws.send(op, sandbox=box.id, **fields)
+                assert ws.call("sandboxes.get", sandbox=box.id)["state"] == "running"  # what came before has been passed on
+                pause = ws.send("sandboxes.pause", sandbox=box.id)
+                first = ws.receive(30)
+                assert first["id"] == pause and first["data"]["state"] == "paused", first
+            finally:
+                os.kill(init, signal.SIGCONT)
+            answer = ws.receive(30)
+            assert answer["id"] == asked and answer["type"] != "failure", answer
+            assert state(box) == "running"
+
+
+@needs_freezer
+def test_files_and_pauses_at_once(client: Client) -> None:
+    """Whatever step a call is at when the sandbox is frozen, it is carried out."""
+    with client.sandbox(template="base") as box:
+        box.post("/fs/dir", {"path": "d/e/f"}, expect=201)
+        over = threading.Event()
+        pauses: list[int] = []
+
+        def pause() -> None:
+            own = Client(client.url, client.key)
+            while not over.is_set():
+                pauses.append(own.call("POST", f"{box.path}/pause").status_code)
+            own.close()
+
+        thread = threading.Thread(target=pause)
+        thread.start()
+        try:
+            for number in range(40):
+                name = f"d/{number}"
+                client.call("PUT", f"{box.path}/fs/file", params={"path": name}, content=b"x", expect=201)
+                box.post("/fs/move", {"from": name, "to": f"{name}-moved"})
+                assert len(box.get("/fs/dir", params={"path": "d", "depth": "3"})["items"]) == 3
+                client.call("DELETE", f"{box.path}/fs/file", params={"path": f"{name}-moved"}, expect=204)
+        finally:
+            over.set()
+            thread.join()
+        assert pauses.count(200) > 4, pauses
 
 
 @needs_freezer
