@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import http.server
 import json
-import os
 import shutil
 import threading
 from pathlib import Path
@@ -14,10 +13,9 @@ from typing import Iterator
 import pytest
 from conftest import any_node, check
 from harness.client import Client
-from harness.daemon import ROOT, Daemon, clean_environment
+from harness.daemon import Daemon, clean_environment
+from harness.lab import CHROMIUM, PACKAGES, missing
 
-CLIENTS = Path(os.environ.get("SANDAL_TEST_TOOLS", ROOT / "build")) / "web-clients/node_modules"
-CHROMIUM = Path("/usr/bin/chromium")
 PAGE = Path(__file__).resolve().parent / "page"
 
 
@@ -47,15 +45,15 @@ def gateway(site: str) -> Iterator[Daemon]:
 
 @pytest.mark.parametrize("transport", ["auto", "http"])
 def test_page(site: str, gateway: Daemon, tmp_path: Path, transport: str) -> None:
-    if not CHROMIUM.exists() or not (CLIENTS / "playwright-core").exists():
-        pytest.skip("chromium or playwright-core is not installed: scripts/setup --test")
+    if reason := missing(CHROMIUM, PACKAGES / "playwright-core"):
+        pytest.skip(reason)
     client = Client(gateway.url, gateway.key)
     with client.sandbox(template="code-interpreter-python") as sandbox:
         # A page gets a key for its sandbox alone.
         key = client.post("/v1/keys", {"scopes": [f"attach:{sandbox.id}"]}, expect=201)["key"]
         address = f"{site}/page.html#url={gateway.url}&key={key}&sandbox={sandbox.id}&transport={transport}"
         said = json.loads(check([any_node(), str(PAGE / "browser.cjs"), str(CHROMIUM), address], cwd=tmp_path,
-                                env={**clean_environment(), "NODE_PATH": str(CLIENTS), "HOME": str(tmp_path)}))
+                                env={**clean_environment(), "NODE_PATH": str(PACKAGES), "HOME": str(tmp_path)}))
     client.close()
     assert said == {"output": "0\n1\n2\n", "streamed": True, "plot": [True, True], "sent": 5_000_000, "read": 10,
                     "error": ["PermissionDeniedError", "forbidden", True], "sockets": 0 if transport == "http" else 1}
