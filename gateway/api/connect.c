@@ -29,15 +29,23 @@ void kg_do_contexts_connect(kg_call_t *call)
     kg_call_created_take(call, json, location);
 }
 
+/* A key that may only attach has to do with what it made itself. NULL: all. */
+static const char *whose(const kg_call_t *call)
+{
+    bool all = kg_auth_allow(&call->who, KG_RIGHT_USE, NULL, NULL) == 0;
+    return all ? NULL : call->who.key.id;
+}
+
 void kg_do_connections_list(kg_call_t *call)
 {
-    kg_call_json_take(call, 200, kg_connection_list(call->context));
+    kg_call_json_take(call, 200, kg_connection_list(call->context, whose(call)));
 }
 
 void kg_do_connections_delete(kg_call_t *call)
 {
     kg_err_t err = {0};
-    int rc = kg_connection_end(call->context, kg_call_string(call, "connection"), &err);
+    int rc =
+        kg_connection_end(call->context, kg_call_string(call, "connection"), whose(call), &err);
     if (rc < 0) {
         kg_call_fail_rc(call, rc, &err);
     } else {

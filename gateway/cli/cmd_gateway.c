@@ -96,6 +96,7 @@ static void core_config(const kg_config_t *config, const char *data_home, kg_cor
     ret->zygote_per_owner = config->zygotes.per_owner;
     ret->zygote_idle_s = (unsigned)(config->zygotes.idle / KG_NS_PER_S);
     ret->connections_max = (unsigned)config->jupyter.connections;
+    ret->owner_connections_max = (unsigned)config->jupyter.owner_connections;
     ret->context_connections_max = (unsigned)config->jupyter.context_connections;
     ret->connect_tcp = config->jupyter.connect_tcp;
     ret->connection_unread_max = config->jupyter.unread_bytes;

@@ -97,6 +97,7 @@ typedef struct kg_config {
         uint64_t queue_bytes;
         uint64_t sessions;
         uint64_t connections;
+        uint64_t owner_connections;
         uint64_t context_connections;
         bool connect_tcp;
     } jupyter;

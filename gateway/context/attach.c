@@ -23,7 +23,9 @@ int kg_attach_open(kg_context_t *context,
     if (!context->bridge) {
         context->bridge = calloc(1, sizeof(*context->bridge));
     }
-    if (context->bridge && context->bridge->count >= KG_ATTACH_MAX) {
+    /* Files are bounded by themselves, and who hears for one is no client. */
+    bool client = sink->part != KG_ATTACH_HEARS;
+    if (client && context->bridge && kg_context_attached(context) >= KG_ATTACH_MAX) {
         return kg_err_set(err, KG_ERR_QUOTA_EXCEEDED,
                           "%d clients are attached to context %s, which is the most.",
                           KG_ATTACH_MAX, context->id);

@@ -43,7 +43,8 @@ typedef struct kg_attach_sink {
     void (*on_end)(void *user, bool deleted);
 } kg_attach_sink_t;
 
-/* quota_exceeded above KG_ATTACH_MAX. sink is copied. */
+/* quota_exceeded above KG_ATTACH_MAX, among which KG_ATTACH_HEARS does not count. sink is copied.
+ */
 int kg_attach_open(kg_context_t *context,
                    const kg_attach_sink_t *sink,
                    void *user,
@@ -90,6 +91,9 @@ int kg_attach_refuse(kg_attach_t *attach,
                      kg_err_t *err);
 /* Nothing that it asked for is under way. */
 bool kg_attach_idle(const kg_attach_t *attach);
+/* A run of its waits for its input; and it gets the question once more. */
+bool kg_attach_is_asked(const kg_attach_t *attach);
+void kg_attach_ask_again(kg_attach_t *attach);
 /* A message of the gateway in the kernel's voice. parent and content: JSON objects. */
 void kg_attach_say(kg_attach_t *attach,
                    kg_channel_t channel,

@@ -463,14 +463,42 @@ void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t 
     }
 }
 
+/* The run of its that waits for its input. NULL: there is none. */
+static kg_run_t *asking_run(const kg_attach_t *attach)
+{
+    const kg_job_t *job = attach->context ? attach->context->current : NULL;
+    kg_run_t *run = job ? job->run : NULL;
+    bool asks = run && run->client && run->client->attach == attach && !run->ended &&
+                run->input_header.len > 0 && run->client->question.len > 0;
+    return asks ? run : NULL;
+}
+
+static void put_question(const kg_run_t *run)
+{
+    kg_bridge_say(run->context, run->client->attach, KG_CHANNEL_STDIN, "input_request",
+                  kg_buf_slice(&run->client->header), kg_buf_slice(&run->client->question));
+}
+
+bool kg_attach_is_asked(const kg_attach_t *attach)
+{
+    return asking_run(attach) != NULL;
+}
+
+void kg_attach_ask_again(kg_attach_t *attach)
+{
+    const kg_run_t *run = asking_run(attach);
+    if (run) {
+        put_question(run);
+    }
+}
+
 void kg_run_client_take(kg_run_t *run, kg_attach_t *attach)
 {
     kg_run_client_t *client = run->client;
     bool other = client->attach != attach;
     client->attach = attach;
     if (other && run->input_header.len > 0 && client->question.len > 0) {
-        kg_bridge_say(run->context, attach, KG_CHANNEL_STDIN, "input_request",
-                      kg_buf_slice(&client->header), kg_buf_slice(&client->question));
+        put_question(run);
     }
     kg_run_client_waits(run);
 }

@@ -55,6 +55,9 @@ static void connection_free(kg_connection_t *c)
         kg_peer_free(c->peers);
     }
     kg_attach_close(&c->hears);
+    while (c->subscribers) {
+        kg_subscriber_free(c->subscribers);
+    }
     for (size_t i = 0; i < KG_CONNECTION_SOCKETS; i++) {
         if (!c->tcp && c->sockets[i].zchan) { /* libzmq does not always */
             char name[KG_ID_MAX + 16];
@@ -70,7 +73,6 @@ static void connection_free(kg_connection_t *c)
                (unsigned long long)c->dropped, (unsigned long long)c->lost);
     }
     kg_wire_key_fini(&c->key);
-    kg_buf_fini(&c->untold_parent);
     DL_DELETE(c->core->connections, c);
     c->core->connection_count--;
     free(c);
@@ -133,13 +135,21 @@ static int check_room(const kg_context_t *context, kg_err_t *err)
     const kg_core_t *core = context->core;
     const kg_connection_t *c = NULL;
     unsigned here = 0;
+    unsigned owned = 0;
     DL_FOREACH (core->connections, c) {
         here += c->context == context;
+        owned += c->context && strcmp(kg_sandbox_owner(c->context->sandbox),
+                                      kg_sandbox_owner(context->sandbox)) == 0;
     }
     if (here >= core->config.context_connections_max) {
         return kg_err_set(err, KG_ERR_QUOTA_EXCEEDED,
                           "Context %s has %u connection files, which is the most.", context->id,
                           here);
+    }
+    if (owned >= core->config.owner_connections_max) {
+        return kg_err_set(err, KG_ERR_QUOTA_EXCEEDED,
+                          "The owner of context %s has %u connection files, which is the most.",
+                          context->id, owned);
     }
     if (core->connection_count >= core->config.connections_max) {
         return kg_err_set(err, KG_ERR_QUOTA_EXCEEDED,
@@ -317,12 +327,17 @@ int kg_context_connect(kg_context_t *context,
 
 /* ---- those there are ---- */
 
-json_t *kg_connection_list(const kg_context_t *context)
+static bool is_listed(const kg_connection_t *c, const kg_context_t *context, const char *key_id)
+{
+    return c->context == context && (!key_id || strcmp(c->key_id, key_id) == 0);
+}
+
+json_t *kg_connection_list(const kg_context_t *context, const char *key_id)
 {
     json_t *items = json_array();
     const kg_connection_t *c = NULL;
     DL_FOREACH (context->core->connections, c) {
-        if (c->context == context && json_array_append_new(items, describe(c)) < 0) {
+        if (is_listed(c, context, key_id) && json_array_append_new(items, describe(c)) < 0) {
             json_decref(items);
             return NULL;
         }
@@ -330,11 +345,11 @@ json_t *kg_connection_list(const kg_context_t *context)
     return items ? json_pack("{s:o, s:n}", "items", items, "next") : NULL;
 }
 
-int kg_connection_end(kg_context_t *context, const char *id, kg_err_t *err)
+int kg_connection_end(kg_context_t *context, const char *id, const char *key_id, kg_err_t *err)
 {
     kg_connection_t *c = NULL;
     DL_FOREACH (context->core->connections, c) {
-        if (c->context == context && strcmp(c->id, id) == 0) {
+        if (is_listed(c, context, key_id) && strcmp(c->id, id) == 0) {
             connection_free(c);
             return 0;
         }

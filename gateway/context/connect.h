@@ -9,6 +9,7 @@
 #include "gateway/context/context.h"
 
 #define KG_CONNECTIONS 64                            /* in the daemon, unless configured */
+#define KG_OWNER_CONNECTIONS 32                      /* of one owner, unless configured */
 #define KG_CONTEXT_CONNECTIONS 8                     /* at one context, unless configured */
 #define KG_CONNECTION_UNREAD (UINT64_C(32) << 20)    /* bytes, unless configured */
 #define KG_CONNECTION_PEERS 16                       /* clients (identities) at one connection */
@@ -30,10 +31,12 @@ int kg_context_connect(kg_context_t *context,
                        const kg_connect_opts_t *opts,
                        json_t **ret_answer,
                        kg_err_t *err);
-/* {"items":[…],"next":null}, without keys. New reference or NULL (OOM). */
-json_t *kg_connection_list(const kg_context_t *context);
-/* Revokes it: its sockets close, its file goes. not_found. */
-int kg_connection_end(kg_context_t *context, const char *id, kg_err_t *err);
+/* {"items":[…],"next":null}, without keys. key_id: those alone that this key made; NULL: all. New
+ * reference or NULL (OOM). */
+json_t *kg_connection_list(const kg_context_t *context, const char *key_id);
+/* Revokes it: its sockets close, its file goes. not_found, also where key_id is not NULL and
+ * another key made it. */
+int kg_connection_end(kg_context_t *context, const char *id, const char *key_id, kg_err_t *err);
 /* The API key was removed. */
 void kg_connections_end_of_key(kg_core_t *core, const char *key_id);
 

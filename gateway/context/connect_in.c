@@ -110,6 +110,7 @@ static kg_peer_t *new_peer(kg_connection_t *c, kg_slice_t identity, kg_err_t *er
         return NULL;
     }
     peer->connection = c;
+    peer->shell.fd = -1;
     peer->identity_len = identity.len;
     memcpy(peer->identity, identity.data, identity.len);
     DL_APPEND(c->peers, peer);
@@ -127,6 +128,27 @@ static kg_peer_t *peer_of(kg_connection_t *c, kg_slice_t identity, kg_err_t *err
     DL_DELETE(c->peers, peer);
     DL_APPEND(c->peers, peer);
     return peer;
+}
+
+/* A kernel that waits for input waits for as long as its run may take, and agents behind it. */
+enum {
+    UNSEEN_MAX = 2,
+};
+
+bool kg_peers_look(kg_connection_t *c)
+{
+    kg_peer_t *peer = NULL;
+    bool any = false;
+    DL_FOREACH (c->peers, peer) {
+        bool asked = !peer->left && kg_attach_is_asked(peer->attach);
+        any = any || asked;
+        peer->unseen = asked && kg_zpeer_gone(&peer->shell) ? peer->unseen + 1 : 0;
+        if (peer->unseen == UNSEEN_MAX) {
+            peer->shell = (kg_zpeer_t){.fd = -1}; /* once: it may be back by another */
+            kg_attach_ask_again(peer->attach);
+        }
+    }
+    return any;
 }
 
 /* ---- messages ---- */
@@ -182,6 +204,9 @@ void kg_connection_request(kg_zchan_t *chan, kg_zmsg_t *msg, void *user)
     kg_peer_t *peer = peer_of(c, identity, &why);
     int rc = 0;
     if (peer) {
+        if (socket->channel == KG_CHANNEL_SHELL) {
+            peer->shell = kg_zmsg_peer(msg);
+        }
         rc = kg_attach_send(peer->attach, &frame, &err);
     } else {
         c->asking = identity;

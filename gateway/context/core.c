@@ -40,6 +40,7 @@ void kg_core_config_defaults(kg_core_config_t *ret_config)
         .contexts_max = 64,
         .processes_max = 256,
         .connections_max = KG_CONNECTIONS,
+        .owner_connections_max = KG_OWNER_CONNECTIONS,
         .context_connections_max = KG_CONTEXT_CONNECTIONS,
         .connection_unread_max = KG_CONNECTION_UNREAD,
         .retain_s = 300,

@@ -70,6 +70,7 @@ typedef struct kg_core_config {
     uint64_t events, events_max;
     kg_pool_fill_t pool_fill;         /* warm pools, off by default */
     unsigned connections_max;         /* connection files in the daemon; 0 = none */
+    unsigned owner_connections_max;   /* of one owner */
     unsigned context_connections_max; /* at one context */
     bool connect_tcp;                 /* they may be on loopback, where all local users are */
     uint64_t connection_unread_max;   /* bytes that a connection's subscribers may leave unread */

@@ -7,20 +7,34 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <utlist.h>
 
 #include "gateway/base/log.h"
 #include "gateway/loop/loop_priv.h"
 #include "gateway/loop/zmsg.h"
 
-/* One message that did not fit. parts from `next` on are still to be sent. */
-typedef struct out_msg {
+/* One message that did not fit, or that is to go to many. parts from `next` on are still to be
+ * sent. */
+struct kg_zout {
     size_t count;
     size_t next;
     size_t bytes;
-    struct out_msg *link;
+    struct kg_zout *link;
     zmq_msg_t parts[];
-} out_msg_t;
+};
+
+typedef struct out_queue {
+    kg_zout_t *head;
+    kg_zout_t **tail;
+    size_t bytes;
+} out_queue_t;
+
+struct kg_zsub {
+    kg_zchan_t *chan;
+    out_queue_t out;
+    struct kg_zsub *prev, *next;
+};
 
 struct kg_zchan {
     kg_loop_t *loop;
@@ -28,9 +42,8 @@ struct kg_zchan {
     uv_poll_t poll;
     kg_zchan_fn *on_message;
     void *user;
-    out_msg_t *out_head;
-    out_msg_t **out_tail;
-    size_t out_bytes;
+    out_queue_t out;
+    kg_zsub_t *subs; /* XPUB */
     uint64_t sent;
     bool can_read;
     bool is_xpub;
@@ -127,7 +140,7 @@ static int recv_message(kg_zchan_t *chan, kg_zmsg_t **ret_msg)
     return 0;
 }
 
-static int send_parts(kg_zchan_t *chan, out_msg_t *out)
+static int send_parts(kg_zchan_t *chan, kg_zout_t *out)
 {
     while (out->next < out->count) {
         int flags = ZMQ_DONTWAIT | (out->next + 1 < out->count ? ZMQ_SNDMORE : 0);
@@ -142,7 +155,7 @@ static int send_parts(kg_zchan_t *chan, out_msg_t *out)
     return 0;
 }
 
-static void out_destroy(out_msg_t *out)
+static void out_destroy(kg_zout_t *out)
 {
     for (size_t i = 0; i < out->count; i++) {
         zmq_msg_close(&out->parts[i]);
@@ -150,10 +163,10 @@ static void out_destroy(out_msg_t *out)
     free(out);
 }
 
-static void flush_out(kg_zchan_t *chan)
+static void flush_queue(kg_zchan_t *chan, out_queue_t *queue)
 {
-    while (chan->out_head) {
-        out_msg_t *out = chan->out_head;
+    while (queue->head) {
+        kg_zout_t *out = queue->head;
         int rc = send_parts(chan, out);
         if (rc == -EAGAIN) {
             return;
@@ -161,14 +174,43 @@ static void flush_out(kg_zchan_t *chan)
         if (rc < 0) {
             kg_log(KG_LOG_WARN, "zchan.send_failed", "error=%d bytes=%zu", -rc, out->bytes);
         }
-        chan->out_head = out->link;
-        if (!chan->out_head) {
-            chan->out_tail = &chan->out_head;
+        queue->head = out->link;
+        if (!queue->head) {
+            queue->tail = &queue->head;
         }
-        chan->out_bytes -= out->bytes;
+        queue->bytes -= out->bytes;
         chan->sent++;
         out_destroy(out);
     }
+}
+
+static void drop_queue(out_queue_t *queue)
+{
+    while (queue->head) {
+        kg_zout_t *out = queue->head;
+        queue->head = out->link;
+        out_destroy(out);
+    }
+}
+
+static void flush_out(kg_zchan_t *chan)
+{
+    kg_zsub_t *sub = NULL;
+    flush_queue(chan, &chan->out);
+    DL_FOREACH (chan->subs, sub) {
+        flush_queue(chan, &sub->out);
+    }
+}
+
+static bool is_waiting(const kg_zchan_t *chan)
+{
+    const kg_zsub_t *sub = NULL;
+    DL_FOREACH (chan->subs, sub) {
+        if (sub->out.head) {
+            return true;
+        }
+    }
+    return chan->out.head != NULL;
 }
 
 /* True when the budget ran out before the socket did. */
@@ -214,7 +256,7 @@ bool kg_zchan_drain(kg_loop_t *loop)
         }
         /* Reading takes in commands too: the peer that a send waits for may have come just now, and
          * its alarm is gone. */
-        bool room = !chan->closing && chan->out_head && (socket_events(chan) & ZMQ_POLLOUT);
+        bool room = !chan->closing && is_waiting(chan) && (socket_events(chan) & ZMQ_POLLOUT);
         if (room && chan->is_xpub) { /* it always says so; what it was told is known to it now */
             flush_out(chan);
             room = false;
@@ -244,7 +286,8 @@ static int configure(void *sock, const kg_zchan_opts_t *opts)
         rc |= zmq_setsockopt(sock, ZMQ_MAXMSGSIZE, &opts->frame_max, sizeof(opts->frame_max));
     }
     if (opts->type == KG_ZCHAN_XPUB) {
-        rc |= set_int(sock, ZMQ_XPUB_VERBOSER, 1) | set_int(sock, ZMQ_XPUB_NODROP, 1);
+        rc |= set_int(sock, ZMQ_XPUB_VERBOSER, 1) | set_int(sock, ZMQ_XPUB_NODROP, 1) |
+              set_int(sock, ZMQ_XPUB_MANUAL, 1);
     }
     if (opts->reconnect_ivl_ms != 0) {
         rc |= set_int(sock, ZMQ_RECONNECT_IVL, opts->reconnect_ivl_ms);
@@ -317,7 +360,7 @@ int kg_zchan_open(kg_loop_t *loop,
     chan->can_read = opts->type != KG_ZCHAN_PUB;
     chan->is_xpub = opts->type == KG_ZCHAN_XPUB;
     chan->no_queue = opts->no_queue;
-    chan->out_tail = &chan->out_head;
+    chan->out.tail = &chan->out.head;
     chan->sock = open_socket(loop, opts, err);
     if (!chan->sock) {
         free(chan);
@@ -348,9 +391,9 @@ int kg_zchan_endpoint(const kg_zchan_t *chan, char *ret_text, size_t cap)
     return zmq_getsockopt(chan->sock, ZMQ_LAST_ENDPOINT, ret_text, &cap) < 0 ? -errno : 0;
 }
 
-static int out_create(const kg_slice_t *frames, size_t count, out_msg_t **ret_out)
+static int out_create(const kg_slice_t *frames, size_t count, kg_zout_t **ret_out)
 {
-    out_msg_t *out = calloc(1, sizeof(*out) + count * sizeof(out->parts[0]));
+    kg_zout_t *out = calloc(1, sizeof(*out) + count * sizeof(out->parts[0]));
     if (!out) {
         return -ENOMEM;
     }
@@ -369,21 +412,11 @@ static int out_create(const kg_slice_t *frames, size_t count, out_msg_t **ret_ou
     return 0;
 }
 
-int kg_zchan_send(kg_zchan_t *chan, const kg_slice_t *frames, size_t count)
+/* Takes out. At once where nothing waits before it. */
+static int send_out(kg_zchan_t *chan, out_queue_t *queue, kg_zout_t *out)
 {
-    if (chan->closing) {
-        return -EPIPE;
-    }
-    if (count == 0 || count > KG_ZMSG_FRAMES_MAX) {
-        return -EINVAL;
-    }
-    out_msg_t *out = NULL;
-    int rc = out_create(frames, count, &out);
-    if (rc < 0) {
-        return rc;
-    }
-    if (!chan->out_head) {
-        rc = send_parts(chan, out);
+    if (!queue->head) {
+        int rc = send_parts(chan, out);
         mark_dirty(chan);
         chan->sent += rc == 0;
         if (rc != -EAGAIN || chan->no_queue) { /* a ROUTER refuses at the first part */
@@ -392,19 +425,32 @@ int kg_zchan_send(kg_zchan_t *chan, const kg_slice_t *frames, size_t count)
         }
     }
     /* A message that has begun must be finished, whatever the cap says. */
-    if (out->next == 0 && chan->out_bytes + out->bytes > KG_ZCHAN_SENDQ_MAX) {
+    if (out->next == 0 && queue->bytes + out->bytes > KG_ZCHAN_SENDQ_MAX) {
         out_destroy(out);
         return -E2BIG;
     }
-    *chan->out_tail = out;
-    chan->out_tail = &out->link;
-    chan->out_bytes += out->bytes;
+    *queue->tail = out;
+    queue->tail = &out->link;
+    queue->bytes += out->bytes;
     return 0;
+}
+
+int kg_zchan_send(kg_zchan_t *chan, const kg_slice_t *frames, size_t count)
+{
+    if (chan->closing) {
+        return -EPIPE;
+    }
+    if (count == 0 || count > KG_ZMSG_FRAMES_MAX) {
+        return -EINVAL;
+    }
+    kg_zout_t *out = NULL;
+    int rc = out_create(frames, count, &out);
+    return rc < 0 ? rc : send_out(chan, &chan->out, out);
 }
 
 size_t kg_zchan_queued(const kg_zchan_t *chan)
 {
-    return chan->out_bytes;
+    return chan->out.bytes;
 }
 
 uint64_t kg_zchan_sent(const kg_zchan_t *chan)
@@ -412,19 +458,92 @@ uint64_t kg_zchan_sent(const kg_zchan_t *chan)
     return chan->sent;
 }
 
-void kg_zchan_pass_over(kg_zchan_t *chan)
+/* ---- subscribers ---- */
+
+int kg_zsub_create(kg_zchan_t *chan, kg_zsub_t **ret_sub)
 {
-    out_msg_t *out = chan->out_head;
-    if (!chan->is_xpub || chan->closing || !out) {
-        return;
+    assert(chan->is_xpub && !chan->closing);
+    kg_zsub_t *sub = calloc(1, sizeof(*sub));
+    if (!sub) {
+        return -ENOMEM;
     }
-    /* Who has no room for a message that may be dropped is none of the socket's matching pipes any
-     * more, which alone are asked for room afterwards (libzmq, dist.cpp). */
-    (void)set_int(chan->sock, ZMQ_XPUB_NODROP, 0);
-    (void)send_parts(chan, out);
-    (void)set_int(chan->sock, ZMQ_XPUB_NODROP, 1);
-    flush_out(chan);
-    mark_dirty(chan);
+    sub->chan = chan;
+    sub->out.tail = &sub->out.head;
+    DL_APPEND(chan->subs, sub);
+    *ret_sub = sub;
+    return 0;
+}
+
+void kg_zsub_destroy(kg_zsub_t **sub_ptr)
+{
+    kg_zsub_t *sub = *sub_ptr;
+    *sub_ptr = NULL;
+    if (sub) {
+        DL_DELETE(sub->chan->subs, sub);
+        drop_queue(&sub->out);
+        free(sub);
+    }
+}
+
+int kg_zsub_topic(kg_zsub_t *sub, kg_slice_t topic, bool wanted)
+{
+    int option = wanted ? ZMQ_SUBSCRIBE : ZMQ_UNSUBSCRIBE;
+    return zmq_setsockopt(sub->chan->sock, option, topic.data, topic.len) < 0 ? -errno : 0;
+}
+
+size_t kg_zsub_queued(const kg_zsub_t *sub)
+{
+    return sub->out.bytes;
+}
+
+int kg_zout_create(const kg_slice_t *frames, size_t count, kg_zout_t **ret_out)
+{
+    return count == 0 || count >= KG_ZMSG_FRAMES_MAX ? -EINVAL : out_create(frames, count, ret_out);
+}
+
+void kg_zout_destroy(kg_zout_t **out)
+{
+    if (*out) {
+        out_destroy(*out);
+        *out = NULL;
+    }
+}
+
+/* The bytes are libzmq's, which counts who has them. */
+static int share_parts(kg_zout_t *out, kg_zout_t *rest)
+{
+    for (size_t i = 0; i < rest->count; i++) {
+        zmq_msg_t *part = &out->parts[out->count];
+        zmq_msg_init(part);
+        out->count++;
+        if (zmq_msg_copy(part, &rest->parts[i]) < 0) {
+            return -ENOMEM;
+        }
+    }
+    out->bytes += rest->bytes;
+    return 0;
+}
+
+int kg_zsub_send(kg_zsub_t *sub, kg_slice_t topic, kg_zout_t *rest)
+{
+    kg_zout_t *out = calloc(1, sizeof(*out) + (rest->count + 1) * sizeof(out->parts[0]));
+    if (!out) {
+        return -ENOMEM;
+    }
+    if (zmq_msg_init_size(&out->parts[0], topic.len) < 0) {
+        free(out);
+        return -ENOMEM;
+    }
+    if (topic.len > 0) {
+        memcpy(zmq_msg_data(&out->parts[0]), topic.data, topic.len);
+    }
+    out->count = 1;
+    out->bytes = topic.len;
+    if (share_parts(out, rest)) {
+        out_destroy(out);
+        return -ENOMEM;
+    }
+    return send_out(sub->chan, &sub->out, out);
 }
 
 void kg_zchan_pause(kg_zchan_t *chan, bool paused)
@@ -439,11 +558,7 @@ static void on_closed(uv_handle_t *handle)
     kg_loop_t *loop = chan->loop;
     zmq_close(chan->sock); /* after its descriptor left epoll */
     loop->zchans--;
-    while (chan->out_head) {
-        out_msg_t *out = chan->out_head;
-        chan->out_head = out->link;
-        out_destroy(out);
-    }
+    drop_queue(&chan->out);
     kg_fn *done = chan->done;
     void *done_user = chan->done_user;
     free(chan);
@@ -458,7 +573,7 @@ void kg_zchan_close(kg_zchan_t **chan_ptr, kg_fn *done, void *user)
         return;
     }
     kg_zchan_t *chan = KG_TAKE(*chan_ptr);
-    assert(!chan->closing);
+    assert(!chan->closing && !chan->subs);
     unmark_dirty(chan);
     chan->closing = true;
     chan->done = done;

@@ -18,8 +18,8 @@ typedef enum kg_zchan_type {
     KG_ZCHAN_PUB,
     KG_ZCHAN_REP,
     /* Each subscription and unsubscription comes as a message of one frame, 1 or 0 and the topic;
-     * also the unsubscriptions of those who have gone. What one subscriber has no room for is
-     * queued here, for all of them. */
+     * also the unsubscriptions of those who have gone, which have no kg_zmsg_peer. Nobody hears
+     * anything before it has a kg_zsub_t. */
     KG_ZCHAN_XPUB
 } kg_zchan_type_t;
 
@@ -31,6 +31,17 @@ const kg_slice_t *kg_zmsg_frames(const kg_zmsg_t *msg, size_t *ret_count);
 size_t kg_zmsg_bytes(const kg_zmsg_t *msg);
 kg_zmsg_t *kg_zmsg_ref(kg_zmsg_t *msg);
 void kg_zmsg_unref(kg_zmsg_t **msg);
+
+/* The connection that a message came by. Public plain data. */
+typedef struct kg_zpeer {
+    int fd; /* libzmq's: not to be read, written or closed. -1: it is not known */
+    uint64_t inode;
+} kg_zpeer_t;
+kg_zpeer_t kg_zmsg_peer(const kg_zmsg_t *msg);
+/* It has been closed. False also where it is not known; a moment passes from the one to the other.
+ */
+bool kg_zpeer_gone(const kg_zpeer_t *peer);
+bool kg_zpeer_same(const kg_zpeer_t *a, const kg_zpeer_t *b); /* false where either is not known */
 
 /* msg is borrowed for the call; ref to keep. The callback may send on and close this channel. */
 typedef void kg_zchan_fn(kg_zchan_t *chan, kg_zmsg_t *msg, void *user);
@@ -64,9 +75,26 @@ int kg_zchan_send(kg_zchan_t *chan, const kg_slice_t *frames, size_t count);
 /* Bytes that are queued here, and how many messages libzmq has taken so far. */
 size_t kg_zchan_queued(const kg_zchan_t *chan);
 uint64_t kg_zchan_sent(const kg_zchan_t *chan);
-/* XPUB: subscribers that have no room lose the message that waits first, and what follows until
- * they have read on; the others get all of it. */
-void kg_zchan_pass_over(kg_zchan_t *chan);
+
+/* XPUB: one subscriber, with a queue of its own, so that nobody waits for another. All are
+ * destroyed before their channel is closed. -ENOMEM. */
+typedef struct kg_zsub kg_zsub_t;
+int kg_zsub_create(kg_zchan_t *chan, kg_zsub_t **ret_sub);
+void kg_zsub_destroy(kg_zsub_t **sub); /* NULL ok; NULLs the pointer */
+/* Only inside on_message of a subscription or unsubscription that has a kg_zmsg_peer: what is sent
+ * under a topic that begins so reaches whoever sent that message, or does no more. The topic has to
+ * begin as the one that was asked for, for libzmq compares again over there, and to be nobody
+ * else's. */
+int kg_zsub_topic(kg_zsub_t *sub, kg_slice_t topic, bool wanted);
+/* Frames that go to many, copied once. -EINVAL (none, or over 4095), -ENOMEM. */
+typedef struct kg_zout kg_zout_t;
+int kg_zout_create(const kg_slice_t *frames, size_t count, kg_zout_t **ret_out);
+void kg_zout_destroy(kg_zout_t **out); /* NULL ok; NULLs the pointer */
+/* The topic and the frames of rest, whose bytes are shared. What sub has no room for waits in its
+ * queue; -E2BIG (the queue is over its cap), -ENOMEM. Who has gone takes everything. */
+int kg_zsub_send(kg_zsub_t *sub, kg_slice_t topic, kg_zout_t *rest);
+size_t kg_zsub_queued(const kg_zsub_t *sub); /* bytes */
+
 /* Stops reading (messages stay in libzmq, unbounded) and starts again. For tests and for single
  * overload guards. */
 void kg_zchan_pause(kg_zchan_t *chan, bool paused);

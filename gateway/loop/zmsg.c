@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 struct kg_zmsg {
     atomic_uint refs;
@@ -84,6 +85,37 @@ const kg_slice_t *kg_zmsg_frames(const kg_zmsg_t *msg, size_t *ret_count)
 size_t kg_zmsg_bytes(const kg_zmsg_t *msg)
 {
     return msg->bytes;
+}
+
+/* The number of a socket's inode is used once, that of its descriptor again and again. */
+static bool inode_of(int fd, uint64_t *ret_inode)
+{
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        return false;
+    }
+    *ret_inode = st.st_ino;
+    return true;
+}
+
+kg_zpeer_t kg_zmsg_peer(const kg_zmsg_t *msg)
+{
+    kg_zpeer_t peer = {.fd = msg->count ? zmq_msg_get(&msg->parts[0], ZMQ_SRCFD) : -1};
+    if (!inode_of(peer.fd, &peer.inode)) {
+        peer = (kg_zpeer_t){.fd = -1};
+    }
+    return peer;
+}
+
+bool kg_zpeer_gone(const kg_zpeer_t *peer)
+{
+    uint64_t inode = 0;
+    return peer->fd >= 0 && (!inode_of(peer->fd, &inode) || inode != peer->inode);
+}
+
+bool kg_zpeer_same(const kg_zpeer_t *a, const kg_zpeer_t *b)
+{
+    return a->fd >= 0 && a->fd == b->fd && a->inode == b->inode;
 }
 
 kg_zmsg_t *kg_zmsg_ref(kg_zmsg_t *msg)

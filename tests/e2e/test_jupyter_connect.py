@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -9,6 +10,7 @@ import re
 import select
 import stat
 import subprocess
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import Any, Iterator
 import pytest
 from harness.client import Client, Sandbox
 from harness.connection import JUPYTER, MISSING, Peer, b64, connect, connections
-from harness.daemon import BUILD, TEMPLATE, Daemon, rss_bytes, wait_for
+from harness.daemon import BUILD, TEMPLATE, Daemon, rss_bytes, slack, wait_for
 from harness.fakes import Fakes
 from harness.jupyter import Channels, kernel_of
 from test_adoption import kill_gateway
@@ -88,6 +90,30 @@ def test_cf_01_files_are_bounded_for_a_context_and_for_the_daemon() -> None:
             client.delete(f"{sandbox.path}/contexts/{first}/connections/{made[0]['id']}")
             connect(sandbox, other)
             client.error("POST", connect_path.format(other), 429, "quota_exceeded", json={})
+
+
+def test_cf_01_files_of_one_owner_leave_room_for_others() -> None:
+    with Daemon("--jupyter-connections", "4", "--jupyter-owner-connections", "2") as d:
+        owners = [Client(d.url, d.key)]
+        owners.append(Client(d.url, owners[0].post("/v1/keys", {"owner": "somebody-else", "scopes": ["use"]}, expect=201)["key"]))
+        for owner in owners:
+            sandbox = owner.sandbox(template=TEMPLATE)
+            made = [connect(sandbox) for _ in range(2)]
+            refused = owner.error("POST", f"{sandbox.path}/contexts/{kernel_of(sandbox)}/connect", 429, "quota_exceeded", json={})
+            assert "owner" in refused["message"]
+        owner.delete(f"{sandbox.path}/contexts/{kernel_of(sandbox)}/connections/{made[0]['id']}")
+        connect(sandbox)
+
+
+def test_cf_01_a_file_takes_no_place_of_a_client(fresh: Sandbox) -> None:
+    """64 clients and a file; its own clients count as such."""
+    with contextlib.ExitStack() as stack:
+        open_ones = [stack.enter_context(Channels(fresh.client, kernel_of(fresh))) for _ in range(64)]
+        with Peer(connect(fresh)["file"]) as peer:
+            refused = peer.ask("kernel_info_request", {})["content"]
+            assert refused["ename"] == "quota_exceeded" and "64 clients" in refused["evalue"]
+            open_ones[0].ws.close()
+            wait_for(lambda: peer.ask("kernel_info_request", {})["content"]["status"] == "ok")
 
 
 def test_cf_01_what_is_wrong_is_refused(sandbox: Sandbox, client: Client) -> None:
@@ -191,6 +217,28 @@ def test_cf_01_input_of_a_client_that_has_gone_ends(sandbox: Sandbox) -> None:
     sandbox.post("/exec", {"cmd": "rm go"})  # it asks when nobody is there any more
     wait_for(lambda: sandbox.get("/runs")["items"][0]["status"] == "error", 20)
     assert sandbox.get("/runs")["items"][0]["error"]["name"] == "EOFError"
+
+
+def test_cf_01_input_of_a_client_that_goes_while_it_is_asked_ends(sandbox: Sandbox) -> None:
+    """Nothing is sent to it any more, so nothing fails: that its connection is closed is seen."""
+    agent: list[dict[str, Any]] = []
+    with Peer(connect(sandbox)["file"]) as peer:
+        peer("ready")
+        peer("send", msg_type="execute_request", content={"allow_stdin": True, "code": "input('anybody? ')"})
+        assert peer("get", channel="stdin")["content"]["prompt"] == "anybody? "
+        behind = threading.Thread(target=lambda: agent.append(sandbox.run("6 * 7")))
+        behind.start()
+    behind.join(30)
+    assert agent and agent[0]["text"] == "42", "an agent waited behind it"
+    (run,) = [r for r in sandbox.get("/runs")["items"] if r["status"] == "error"][:1]
+    assert run["error"]["name"] == "EOFError"
+
+
+def test_cf_01_input_of_a_client_that_is_there_is_waited_for(sandbox: Sandbox) -> None:
+    with Peer(connect(sandbox)["file"]) as peer:
+        peer("ready")
+        peer.begin("execute", code="input('slow? ')", answer="yes", wait=12)  # longer than one that has gone is waited for
+        assert outputs(peer.answer(), "execute_result")[0]["data"]["text/plain"] == "'yes'"
 
 
 # ---- other stock clients ----
@@ -307,6 +355,25 @@ def test_cf_03_a_key_that_may_only_attach(fresh: Sandbox, client: Client) -> Non
             assert not peer("beat", timeout=0.5)
     finally:
         other.delete()
+
+
+def test_cf_03_a_key_that_may_only_attach_has_to_do_with_its_own(fresh: Sandbox, client: Client) -> None:
+    keys = [client.post("/v1/keys", {"owner": client.get("/v1/keys")["items"][0]["owner"], "scopes": [f"attach:{fresh.id}"]}, expect=201)
+            for _ in range(2)]
+    visitors = [Client(client.url, key["key"]) for key in keys]
+    path = f"{fresh.path}/contexts/{kernel_of(fresh)}"
+    made = [c.post(f"{path}/connect", {}, expect=201)["id"] for c in (client, *visitors)]
+    for visitor, own in zip(visitors, made[1:]):
+        assert [c["id"] for c in visitor.get(f"{path}/connections")["items"]] == [own]
+        for other in made:
+            if other != own:
+                visitor.error("DELETE", f"{path}/connections/{other}", 404, "not_found")
+    assert sorted(c["id"] for c in connections(fresh)) == sorted(made)
+    visitors[0].delete(f"{path}/connections/{made[1]}")
+    client.delete(f"{path}/connections/{made[2]}")
+    assert [c["id"] for c in connections(fresh)] == made[:1]
+    for key in keys:
+        client.delete(f"/v1/keys/{key['id']}")
 
 
 def test_cf_03_a_key_that_was_removed_elsewhere(daemon: Daemon, fresh: Sandbox, client: Client) -> None:
@@ -497,21 +564,81 @@ def test_cf_03_a_client_that_does_not_read(bound: str, whole: bool) -> None:  # 
                     assert slow.ask("kernel_info_request", {})["content"]["status"] == "ok"
 
 
-def test_cf_03_others_at_the_same_file_do_not_wait_for_ever(fresh: Sandbox) -> None:
+def a_slow_one_and_a_reader(slow: Peer, reader: Peer) -> None:
+    slow("ready")
+    slow("stop_reading")
+    slow("open", name="sub", channel="iopub", kind="SUB", rcvhwm=1)
+    slow("raw_get", name="sub")
+    reader("ready")
+    reader("stop_reading")
+    reader("open", name="sub", channel="iopub", kind="SUB", rcvhwm=0)
+    reader("raw_get", name="sub")
+
+
+@pytest.mark.parametrize("bound,whole", [("32MiB", True), ("1MiB", False)])
+def test_cf_03_subscribers_of_a_file_do_not_wait_for_each_other(bound: str, whole: bool) -> None:
+    """One takes nothing: the other has all of it long before the first begins, which loses nothing below the bound, and is told above it."""
+    with Daemon("--jupyter-unread-bytes", bound) as d, Client(d.url, d.key).sandbox(template=TEMPLATE) as sandbox:
+        file = connect(sandbox)["file"]
+        with Peer(file) as slow, Peer(file) as reader:
+            a_slow_one_and_a_reader(slow, reader)
+            cell = reader("send", msg_type="execute_request", content={"code": "for i in range(1000): print('x' * 20_000, flush=True)"})
+            heard = reader("drain", name="sub", until=cell)
+            assert heard["idle"] and heard["bytes"] == 1000 * 20_001 and not heard["notes"], heard
+            late = slow("drain", name="sub", until=cell)
+            assert late["idle"] and (late["bytes"] == 1000 * 20_001) == whole, late
+            cut = sum(int(re.match(r"\[(\d+) messages", note)[1]) for note in late["notes"])  # type: ignore[index]
+            assert (cut == 0) == whole and connections(sandbox)[0]["lost"] == cut, late
+
+
+def test_cf_03_a_subscriber_that_stops_in_the_middle_of_a_cell_delays_nobody(fresh: Sandbox) -> None:
+    """What each line of the reader's took to come is far below what a stalled subscriber was once waited for."""
     file = connect(fresh)["file"]
     with Peer(file) as slow, Peer(file) as reader:
-        slow("ready")
-        slow("stop_reading")
-        slow("open", name="sub", channel="iopub", kind="SUB", rcvhwm=1)
-        slow("raw_get", name="sub")
-        reader("ready")
-        reader("open", name="sub", channel="iopub", kind="SUB", rcvhwm=0)
-        reader("raw_get", name="sub")
-        cell = reader("send", msg_type="execute_request", content={"code": "for i in range(1000): print('x' * 20_000, flush=True)"})
-        reader("stop_reading")
-        heard = reader("drain", name="sub", until=cell)
-        assert heard["idle"] and heard["bytes"] == 1000 * 20_001, heard
-        assert connections(fresh)[0]["lost"] > 0
+        a_slow_one_and_a_reader(slow, reader)
+        for _ in range(3):
+            begun = time.monotonic()
+            cell = reader("send", msg_type="execute_request", content={"code": "for i in range(200): print('x' * 20_000, flush=True)"})
+            assert reader("drain", name="sub", until=cell)["idle"]
+            assert time.monotonic() - begun < 3 * slack()
+
+
+def test_cf_03_subscribers_are_bounded_and_those_who_have_gone_make_room(sandbox: Sandbox) -> None:
+    with Peer(connect(sandbox)["file"]) as peer:
+        peer("ready")
+        for i in range(15):  # with jupyter_client's own 16
+            peer("open", name=str(i), channel="iopub", kind="SUB")
+            assert peer("raw_get", name=str(i))[1]["header"]["msg_type"] == "iopub_welcome"
+        assert peer_is_full(peer)
+        for i in range(8):
+            peer("close", name=str(i))
+        wait_for(lambda: not peer_is_full(peer))
+        assert outputs(peer("execute", code="6 * 7"), "execute_result")[0]["data"]["text/plain"] == "42"
+        for i in range(8, 15):  # they hear on
+            assert peer("raw_get", name=str(i))[1]["header"]["msg_type"] == "status"
+
+
+def peer_is_full(peer: Peer) -> bool:
+    peer("open", name="more", channel="iopub", kind="SUB")
+    first = peer("raw_get", name="more")[1]
+    peer("close", name="more")
+    assert first["header"]["msg_type"] == "iopub_welcome" or "16 clients" in first["content"]["text"], first
+    return first["header"]["msg_type"] == "stream"
+
+
+def test_cf_03_a_subscription_to_a_topic_hears_that_alone(sandbox: Sandbox) -> None:
+    file = connect(sandbox)["file"]
+    with Peer(file) as peer, Peer(file) as runs:
+        runs("ready")
+        peer("stop_reading")
+        peer("open", name="sub", channel="iopub", kind="SUB", topics=[f"kernel.{kernel_of(sandbox)}.stream", "kernel.nobody"])
+        peer("open", name="all", channel="iopub", kind="SUB")
+        peer("raw_get", name="all")  # the other subscribed before it
+        runs("execute", code="print('one')")
+        runs("execute", code="print('two')")
+        got = [peer("raw_get", name="sub") for _ in range(2)]
+        assert [m[1]["content"].get("text") for m in got] == ["one\n", "two\n"]
+        assert all(m[0][0].startswith(f"kernel.{kernel_of(sandbox)}.stream") for m in got)
 
 
 # ---- death ----

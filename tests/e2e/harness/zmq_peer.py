@@ -37,11 +37,12 @@ class Peer:
     def alive(self) -> bool:
         return bool(self.kc.is_alive())
 
-    def execute(self, code: str, timeout: float = 60, answer: str | None = None, **options: object) -> dict:
+    def execute(self, code: str, timeout: float = 60, answer: str | None = None, wait: float = 0, **options: object) -> dict:
         outputs: list = []
 
         def asked(message: dict) -> None:
             outputs.append(["input_request", message["content"]])
+            time.sleep(wait)  # as a person who thinks
             self.kc.input(answer)
         reply = self.kc.execute_interactive(
             code, timeout=timeout, allow_stdin=answer is not None, stdin_hook=asked,
@@ -69,14 +70,16 @@ class Peer:
     def url(self, channel: str) -> str:
         return self.kc._make_url(channel)
 
-    def open(self, name: str, channel: str, kind: str, rcvhwm: int = 1000, rcvbuf: int | None = None) -> None:
+    def open(self, name: str, channel: str, kind: str, rcvhwm: int = 1000, rcvbuf: int | None = None,
+             topics: list[str] = [""]) -> None:
         s = self.context.socket(getattr(zmq, kind))
         s.linger = 0
         s.rcvhwm = rcvhwm
         if rcvbuf:
             s.rcvbuf = rcvbuf
         if kind == "SUB":
-            s.subscribe(b"")
+            for topic in topics:
+                s.subscribe(topic)
         s.connect(self.url(channel))
         self.raw_sockets[name] = s
 

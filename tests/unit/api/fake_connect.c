@@ -22,16 +22,18 @@ int kg_context_connect(kg_context_t *context,
     return 0;
 }
 
-json_t *kg_connection_list(const kg_context_t *context)
+json_t *kg_connection_list(const kg_context_t *context, const char *key_id)
 {
     (void)context;
+    (void)key_id;
     return there ? json_pack("{s:[{s:s}], s:n}", "items", "id", "con-1", "next")
                  : json_pack("{s:[], s:n}", "items", "next");
 }
 
-int kg_connection_end(kg_context_t *context, const char *id, kg_err_t *err)
+int kg_connection_end(kg_context_t *context, const char *id, const char *key_id, kg_err_t *err)
 {
     (void)context;
+    (void)key_id;
     if (!there || strcmp(id, "con-1") != 0) {
         return kg_err_set(err, KG_ERR_NOT_FOUND, "none");
     }
