@@ -309,12 +309,16 @@ static void on_done(void *user, const kg_request_end_t *end)
     if (end->how == KG_REQUEST_NO_IDLE && f->context->bridge) { /* all have heard its busy */
         kg_bridge_idle(f->context, NULL, kg_buf_slice(&f->msg.header));
     }
-    if (end->how == KG_REQUEST_DONE || f->answered || !has_reply(f->msg.kind)) {
+    bool dead = end->how == KG_REQUEST_DEAD || end->how == KG_REQUEST_CLOSED;
+    if (end->how == KG_REQUEST_DONE || f->answered || (!dead && !has_reply(f->msg.kind))) {
         forward_free(f);
         return;
     }
-    if (end->how == KG_REQUEST_DEAD || end->how == KG_REQUEST_CLOSED) {
-        (void)kg_err_set(&err, KG_ERR_KERNEL_PROTOCOL, "The kernel ended before it answered.");
+    if (dead) {
+        (void)kg_err_set(&err, KG_ERR_KERNEL_PROTOCOL,
+                         has_reply(f->msg.kind) ? "The kernel ended before it answered."
+                                                : "The kernel ended before it was done with this "
+                                                  "message, or had seen it.");
     } else {
         (void)kg_err_set(&err, KG_ERR_KERNEL_TIMEOUT, "The kernel does not answer %s.",
                          f->msg.msg_type);

@@ -17,16 +17,17 @@ from harness.jupyter_server import VENV, environment, why_not
 pytestmark = [pytest.mark.skipif("python" not in TEMPLATE, reason="asks python questions"),
               pytest.mark.skipif(bool(why_not("current")), reason=why_not("current"))]
 
-# 300 kB, no more: nbclient gives outputs 4 s after the reply, and while it waits it leaves its reading thread little of the processor.
 WHOLE = ["n = 1", "import sys\nprint(n)\nprint('err', file=sys.stderr)\nn + 1", "import matplotlib.pyplot as plt\nplt.plot([1, 2]);",
          "print('x' * 300_000)", "await __import__('asyncio').sleep(0)\nn"]
 FAILS = ["1", "1/0", "print('never')"]
 DIES = ["1", "print('before', flush=True)\n__import__('os')._exit(1)", "print('never')"]
 # Ends by the timeout alone.
 ENDLESS = ["import time\nwhile True: time.sleep(0.05)", "print('goes on')"]
+# As docs/jupyter.md has it.
+RECIPE: dict[str, Any] = {"kernel": "python3", "options": {"timeout": 60, "iopub_timeout": 60}}
 JOBS: dict[str, dict[str, Any]] = {
-    "nbclient": {"cells": WHOLE},
-    "papermill": {"cells": WHOLE, "program": "papermill", "parameters": {"n": 41}},
+    "nbclient": {"cells": WHOLE, **RECIPE},
+    "papermill": {"cells": WHOLE, "program": "papermill", "parameters": {"n": 41}, **RECIPE},
     "nbclient fails": {"cells": FAILS},
     "papermill fails": {"cells": FAILS, "program": "papermill"},
     "nbclient dies": {"cells": DIES},
