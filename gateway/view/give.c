@@ -14,6 +14,7 @@ void kg_giver_init(kg_giver_t *g, kg_source_t *source, kg_stream_kind_t kind, ui
 void kg_giver_fini(kg_giver_t *g)
 {
     kg_source_close(&g->source);
+    kg_buf_fini(&g->last);
 }
 
 bool kg_giver_silent(kg_giver_t *g, uint64_t now_ns, uint64_t silent_ns)
@@ -45,6 +46,10 @@ static int put_events(kg_giver_t *g, kg_buf_t *out, size_t max, kg_source_state_
     uint64_t begin_ns = kg_now_ns();
     int rc = !g->begun && g->kind == KG_STREAM_SSE ? kg_buf_append_cstr(out, "retry: 1000\n\n") : 0;
     g->begun = true;
+    if (g->ends) {
+        *ret_state = g->last.len > 0 ? KG_SOURCE_END : KG_SOURCE_FAILED;
+        return rc ? rc : kg_buf_append_slice(out, kg_buf_slice(&g->last));
+    }
     *ret_state = KG_SOURCE_MORE;
     while (!rc && *ret_state == KG_SOURCE_MORE && out->len - start < max &&
            kg_now_ns() - begin_ns <= TURN_NS) {

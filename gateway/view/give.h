@@ -14,6 +14,8 @@ typedef struct kg_giver {
     bool begun;
     bool sign;
     uint64_t last_ns;
+    bool ends;     /* of events: before its time, with … */
+    kg_buf_t last; /* … this; empty: the body is cut off */
 } kg_giver_t;
 
 /* Takes the source. */

@@ -40,8 +40,9 @@ struct kg_exchange {
     kg_stream_t stream;
     bool waits; /* for the end of the run, to answer its Execution */
     kg_giver_t giver;
-    uint64_t length; /* of a raw body */
-    kg_fn *more;     /* who takes it */
+    kg_key_watch_t key_watch; /* while it follows something, or waits */
+    uint64_t length;          /* of a raw body */
+    kg_fn *more;              /* who takes it */
     void *more_user;
     kg_exchange_t *prev, *next;
 };
@@ -143,6 +144,36 @@ static void refuse_internal(kg_exchange_t *x, int rc)
     refuse(x, &err, NULL);
 }
 
+/* --- The key is gone ------------------------------------------------------------------------ */
+
+/* As sockets do it: what is under way for that key ends, and says why. Bytes that were asked for
+ * come whole. */
+static void on_key_gone(void *user)
+{
+    kg_exchange_t *x = user;
+    kg_err_t err = {0};
+    kg_err_set(&err, KG_ERR_UNAUTHORIZED, KG_KEY_GONE_REASON);
+    if (x->waits) {
+        x->waits = false;
+        kg_follower_fini(&x->follower);
+        refuse(x, &err, NULL);
+        return;
+    }
+    bool gives = x->giver.source != NULL;
+    kg_buf_t *last = gives ? &x->giver.last : &x->stream.last;
+    *(gives ? &x->giver.ends : &x->stream.ends) = true;
+    if (kg_stream_write_failure(gives ? x->giver.kind : x->stream.kind, &err, last) < 0) {
+        kg_buf_clear(last);
+    }
+    kg_api_count_error(x->server->api, err.code);
+    kg_http_wake(x->http);
+}
+
+static void watch_key(kg_exchange_t *x)
+{
+    kg_server_watch_key(x->server, &x->key_watch, x->who.key.id, on_key_gone, x);
+}
+
 /* --- Runs ----------------------------------------------------------------------------------- */
 
 static void start_stream(kg_exchange_t *x, const char *type)
@@ -201,7 +232,12 @@ static void log_moved(void *user)
     kg_exchange_t *x = user;
     if (!x->waits) {
         kg_http_wake(x->http);
-    } else if (kg_run_log_expired(x->follower.log)) {
+        return;
+    }
+    if (kg_run_log_expired(x->follower.log) || kg_run_log_finished(x->follower.log)) {
+        kg_server_unwatch_key(x->server, &x->key_watch);
+    }
+    if (kg_run_log_expired(x->follower.log)) {
         x->waits = false;
         reply_expired(x, x->follower.run);
     } else if (kg_run_log_finished(x->follower.log)) {
@@ -232,6 +268,7 @@ static void follow_events(kg_exchange_t *x, const kg_follow_t *follow)
         reply_with(x, &(kg_answer_t){.status = 204}, &h);
         return;
     }
+    watch_key(x);
     start_stream(x, x->wants_sse ? "text/event-stream" : "application/x-ndjson");
 }
 
@@ -252,6 +289,7 @@ static void on_follow(void *user, const kg_follow_t *follow)
         reply_execution(x);
     } else {
         x->waits = true;
+        watch_key(x);
     }
 }
 
@@ -282,6 +320,7 @@ static void on_give(void *user, const kg_give_t *give)
     if (give->events) {
         add(&h, "X-Accel-Buffering", "no");
         x->server->streams++;
+        watch_key(x);
     }
     if (give->length >= 0) {
         kg_http_announce(x->http, (uint64_t)give->length);
@@ -609,6 +648,7 @@ void kg_view_http_on_close(kg_http_t *http, void *user)
     kg_http_set_user(http, NULL);
     kg_parse_forget(&x->parse);
     kg_api_abandon(&x->call);
+    kg_server_unwatch_key(server, &x->key_watch);
     server->streams -= x->stream.counted || x->giver.kind != KG_STREAM_TEXT;
     kg_stream_fini(&x->stream);
     kg_giver_fini(&x->giver);

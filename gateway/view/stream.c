@@ -19,6 +19,7 @@ void kg_stream_init(kg_stream_t *s, kg_stream_kind_t kind, kg_follower_t *follow
 void kg_stream_fini(kg_stream_t *s)
 {
     kg_buf_fini(&s->first);
+    kg_buf_fini(&s->last);
     s->follower = NULL;
 }
 
@@ -94,11 +95,38 @@ static kg_pull_t pull_of(const kg_stream_t *s, int rc, bool some)
     }
 }
 
+int kg_stream_write_failure(kg_stream_kind_t kind, const kg_err_t *err, kg_buf_t *out)
+{
+    KG_AUTO_BUF kg_buf_t body = {0};
+    bool sse = kind == KG_STREAM_SSE;
+    int rc = kg_edge_error_body(err, &body);
+    rc = rc < 0 ? rc : kg_buf_append_cstr(out, sse ? "data: " : "");
+    rc = rc < 0 ? rc : kg_buf_append_cstr(out, "{\"type\":\"failure\",");
+    /* The body is {"error":…}: its members follow ours. */
+    rc = rc < 0 ? rc : kg_buf_append(out, body.data + 1, body.len - 1);
+    return rc < 0 ? rc : kg_buf_append_cstr(out, sse ? "\n\n" : "\n");
+}
+
+static bool is_to_end(const kg_stream_t *s)
+{
+    return s->ends && !s->inside;
+}
+
+static kg_pull_t end_now(kg_stream_t *s, kg_buf_t *out)
+{
+    *s->sent += s->last.len;
+    bool cut_off = s->last.len == 0 || kg_buf_append_slice(out, kg_buf_slice(&s->last)) < 0;
+    return cut_off ? KG_PULL_ABORT : KG_PULL_END;
+}
+
 kg_pull_t kg_stream_fill(void *user, kg_buf_t *out, size_t max)
 {
     kg_stream_t *s = user;
     size_t start = out->len;
     int rc = 0;
+    if (is_to_end(s)) {
+        return end_now(s, out);
+    }
     if (!s->begun && s->kind == KG_STREAM_SSE) {
         rc = kg_buf_append_cstr(out, "retry: 1000\n\n");
     }
@@ -109,7 +137,7 @@ kg_pull_t kg_stream_fill(void *user, kg_buf_t *out, size_t max)
     }
     rc = rc < 0 ? rc : KG_READ_PIECE;
     uint64_t begin_ns = kg_now_ns();
-    while (rc == KG_READ_PIECE && out->len - start < max) {
+    while (rc == KG_READ_PIECE && out->len - start < max && !is_to_end(s)) {
         rc = put_piece(s, out, max - (out->len - start));
         if (kg_now_ns() - begin_ns > TURN_NS) {
             break;

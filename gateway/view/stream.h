@@ -24,6 +24,8 @@ typedef struct kg_stream {
     bool sign;    /* a sign of life is due */
     bool counted; /* the owner's: it is among the open streams */
     uint64_t last_ns;
+    bool ends;     /* before its time: after the event that is under way comes … */
+    kg_buf_t last; /* … this; empty: the body is cut off there */
 } kg_stream_t;
 
 void kg_stream_init(kg_stream_t *s, kg_stream_kind_t kind, kg_follower_t *follower, uint64_t *sent);
@@ -31,5 +33,8 @@ void kg_stream_fini(kg_stream_t *s);
 /* Nothing left for so long? Then the next fill says so. */
 bool kg_stream_silent(kg_stream_t *s, uint64_t now_ns, uint64_t silent_ns);
 kg_pull_fn kg_stream_fill; /* user is the kg_stream_t */
+
+/* What a stream of events says last when it ends before its time: {"type":"failure","error":…}. */
+int kg_stream_write_failure(kg_stream_kind_t kind, const kg_err_t *err, kg_buf_t *out);
 
 #endif

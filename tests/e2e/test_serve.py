@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -328,6 +329,42 @@ def test_sockets_end_with_their_key(how: str, ping: str) -> None:
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1008
             assert len(client.get(f"{sandbox.path}/runs")["items"]) == 1
             assert stays.run(sandbox=sandbox.id, code="2")[-1]["text"] == "2"
+
+
+def last_words(stream: httpx.Response) -> dict[str, Any]:
+    """The last event, of NDJSON or SSE."""
+    *_, last = [line.removeprefix("data: ") for line in stream.iter_lines() if line.startswith(("data: ", "{"))]
+    return dict(json.loads(last))
+
+
+@pytest.mark.parametrize("how,ping", [("api", "60"), ("command", "1")])
+def test_http_streams_end_with_their_key(how: str, ping: str) -> None:
+    """And say why; who waits for the end of a run is refused, and the run goes on as it would without its client."""
+    ndjson, sse = {"Accept": "application/x-ndjson"}, {"Accept": "text/event-stream"}
+    cell = {"code": "import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)\n42"}
+    with Daemon("--timeouts-ping", ping) as d, contextlib.ExitStack() as open_ones:
+        client = Client(d.url, d.key)
+        sandbox = client.sandbox(template=TEMPLATE)
+        key = client.post("/v1/keys", {"owner": "local", "scopes": ["use"]}, expect=201)
+        other = Client(d.url, key["key"])
+        streams = [open_ones.enter_context(other.http.stream(*args, headers=headers, timeout=60, **more)) for args, headers, more in (
+            (("POST", sandbox.path + "/run_code"), ndjson, {"json": cell}), (("POST", sandbox.path + "/run_code"), sse, {"json": cell}),
+            (("POST", sandbox.path + "/exec"), ndjson, {"json": {"cmd": "echo up; sleep 600"}}),
+            (("GET", sandbox.path + "/fs/watch"), sse, {"params": {"path": "."}}))]
+        stays = open_ones.enter_context(client.http.stream("POST", sandbox.path + "/run_code", headers=ndjson, json=cell, timeout=60))
+        waiting: list[httpx.Response] = []
+        waits = threading.Thread(target=lambda: waiting.append(other.http.post(sandbox.path + "/run_code", json=cell, timeout=60)))
+        waits.start()
+        wait_for(lambda: len(client.get(f"{sandbox.path}/runs")["items"]) == 4)
+        remove_key(d, client, key["id"], how)
+        for stream in streams:
+            said = last_words(stream)
+            assert said["type"] == "failure" and said["error"]["code"] == "unauthorized" and said["error"]["message"], said
+        waits.join(30)
+        assert waiting[0].status_code == 401 and waiting[0].json()["error"]["code"] == "unauthorized"
+        sandbox.post("/exec", {"cmd": "touch go"})
+        assert last_words(stays)["text"] == "42"
+        assert [r["status"] for r in client.get(f"{sandbox.path}/runs")["items"]][1:] == ["ok"] * 3
 
 
 def test_ping_on_silent_streams() -> None:
