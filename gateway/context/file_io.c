@@ -225,6 +225,18 @@ int kg_io_read(kg_io_t *io,
     return rc;
 }
 
+/* TCP finds the size of its buffers by itself; a unix socket has 208 KiB, and hands over to the
+ * reader and back for each piece of it. The system cuts it to net.core.wmem_max. */
+static void widen(int socket)
+{
+    int domain = 0;
+    int size = KG_IO_UNIX_BUFFER;
+    socklen_t len = sizeof(domain);
+    if (getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX) {
+        (void)setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+    }
+}
+
 int kg_io_send(kg_io_t *io,
                int socket,
                uint64_t offset,
@@ -236,6 +248,7 @@ int kg_io_send(kg_io_t *io,
     kg_io_job_t form = {.kind = JOB_SEND, .offset = offset, .max = max, .fn = fn, .user = user};
     if (io->socket < 0) {
         io->socket = fcntl(socket, F_DUPFD_CLOEXEC, 3);
+        widen(io->socket);
     }
     return io->socket < 0 ? -errno : submit(io, &form, ret_job);
 }

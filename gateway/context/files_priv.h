@@ -12,6 +12,7 @@
 /* Most that one job sends: each costs a turn of the loop, but there are few workers. */
 #define KG_IO_SEND 4194304u
 #define KG_IO_PACE (UINT64_C(1) << 30) /* bytes a second, below which it does not wait for room */
+#define KG_IO_UNIX_BUFFER (1 << 20)    /* of a unix socket that a file is sent into */
 
 /* ---- file_io.c: a descriptor whose reads and writes run on the worker pool, in order ---- */
 

@@ -336,6 +336,10 @@ def fs(gateway: Gateway, build: Path, quick: bool) -> None:
     def get(target: str) -> float:
         return float(subprocess.run([*curl, "-o", target], check=True, capture_output=True).stdout)
 
+    def get_unix() -> float:
+        inside = ["--unix-socket", str(gateway.daemon.state / "bench.sock")]
+        return float(subprocess.run([*curl, *inside, "-o", "/dev/null"], check=True, capture_output=True).stdout)
+
     def new(take: Callable[[str], float]) -> float:
         with tempfile.TemporaryDirectory(prefix="sandal-bench-") as folder:
             return take(f"{folder}/file")
@@ -354,6 +358,7 @@ def fs(gateway: Gateway, build: Path, quick: bool) -> None:
                     "dd_over": dd("if=file of=copy"),
                     "dd_read": dd("if=file of=/dev/null"),
                     "get": get("/dev/null"),
+                    "get_unix": get_unix(),
                     "get_to_file": new(get),
                     "dd_to_file": new(dd_on_host),
                     "loopback": plain_pair(source.name, *loopback_pair()),
@@ -364,7 +369,7 @@ def fs(gateway: Gateway, build: Path, quick: bool) -> None:
     mid = {name: statistics.median(t) for name, t in times.items()}
     show("fs", **{f"{name}_mib_s": round(size / MIB / seconds) for name, seconds in mid.items()},
          **{f"{name}_of_{of}": round(mid[of] / mid[name], 2) for name, of in (
-             ("put", "dd_write"), ("put_over", "dd_over"), ("get", "dd_read"), ("get_to_file", "dd_to_file"), ("get", "loopback"), ("loopback", "dd_read"))},
+             ("put", "dd_write"), ("put_over", "dd_over"), ("get", "dd_read"), ("get_unix", "dd_read"), ("get_to_file", "dd_to_file"), ("get", "loopback"), ("loopback", "dd_read"))},
          rss_peak_mib=peak.growth(), target="0.6 of dd, 8 MiB")
     gateway.call("DELETE", path)
 
@@ -546,7 +551,9 @@ def main() -> None:
     harness.fakes.BUILD = build
     fakes = harness.fakes.Fakes()
     try:
-        with Daemon(template_dirs=[fakes.templates]) as daemon:
+        daemon = Daemon(template_dirs=[fakes.templates])
+        daemon.options += ["--listen", f"unix:{daemon.state}/bench.sock"]
+        with daemon:
             for name in args.names or BENCHES:
                 BENCHES[name](Gateway(daemon, args.nice), build, args.quick)
     finally:

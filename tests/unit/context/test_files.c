@@ -328,14 +328,23 @@ static char *sending_open_file(sending_t *s, size_t size)
     return bytes;
 }
 
+static int send_buffer(int fd)
+{
+    int size = 0;
+    socklen_t len = sizeof(size);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &len), 0);
+    return size;
+}
+
 static void a_file_goes_into_a_socket_as_far_as_there_is_room(void **state)
 {
     (void)state;
     enum {
-        SIZE = 2000000
+        SIZE = 4000000 /* more than fits, also when the socket's buffer has been made larger */
     };
     sending_t s;
     char *bytes = sending_open_file(&s, SIZE);
+    const int before = send_buffer(s.pair[0]);
     size_t at = 0;
     unsigned choked = 0;
     while (at < SIZE) {
@@ -351,6 +360,7 @@ static void a_file_goes_into_a_socket_as_far_as_there_is_room(void **state)
         at += got;
     }
     assert_true(choked > 0);
+    assert_true(send_buffer(s.pair[0]) > before);
     assert_int_equal(send_some(&s, SIZE, 10), 0); /* the end */
     assert_int_equal(send_some(&s, SIZE - 3, 10), 3);
     assert_int_equal(swallow(s.pair[1], bytes, SIZE - 3), 3);
