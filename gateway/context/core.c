@@ -222,6 +222,15 @@ void kg_core_refill(kg_core_t *core, bool tidy)
     free(job);
 }
 
+static void refill_due(void *user)
+{
+    kg_core_t *core = user;
+    if (core->refill_due) {
+        core->refill_due = false;
+        kg_core_refill(core, false);
+    }
+}
+
 static int make_spares(kg_core_t *core, kg_err_t *err)
 {
     if (kg_run_spares_create(core->logs_fd, SPARES, &core->spares) ||
@@ -341,7 +350,7 @@ static int make_parts(kg_core_t *core, kg_err_t *err)
         kg_timer_create(core->loop, kg_core_tick, core, &core->tick)) {
         return kg_oom(err);
     }
-    core->hook = (kg_hook_t){.before_sleep = flush_logs, .user = core};
+    core->hook = (kg_hook_t){.before_sleep = flush_logs, .after_wake = refill_due, .user = core};
     kg_loop_hook_add(core->loop, &core->hook);
     return 0;
 }
@@ -389,6 +398,7 @@ int kg_core_create(kg_loop_t *loop,
     core->keeper = keeper;
     core->store = store;
     core->logs_fd = -1;
+    kg_manners_init(&core->manners, KG_MANNERS_FILE);
     core->connections_fd = core->channels_fd = -1;
     if (copy_config(core, config) || take_env(core, config)) {
         return kg_oom(err);
@@ -519,6 +529,7 @@ void kg_core_destroy(kg_core_t **core)
     kg_run_spares_destroy(&c->spares);
     kg_templates_fini(&c->templates);
     kg_env_fini(&c->sandbox_env);
+    kg_manners_fini(&c->manners);
     if (c->logs_fd >= 0) {
         (void)close(c->logs_fd);
     }

@@ -69,6 +69,7 @@ void kg_core_tick(void *user)
     }
     kg_core_refill(core, true);
     kg_heap_tidy(&core->heap);
+    kg_manners_look(&core->manners, now);
     kg_warm_tick(core);
     HASH_ITER (hh, core->sandboxes, sandbox, next) {
         if (minute) {

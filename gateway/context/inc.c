@@ -117,6 +117,7 @@ void kg_inc_close(kg_inc_t **inc)
     i->context = NULL;
     kg_buf_fini(&i->info);
     kg_subshells_free(i);
+    kg_meter_close(&i->meter);
     drop_items(i);
     release_held(i);
     kg_timer_close(&i->pump);

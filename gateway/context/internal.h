@@ -18,6 +18,7 @@
 #include "gateway/context/template_internal.h"
 #include "gateway/kernel/kernel.h"
 #include "gateway/loop/heap.h"
+#include "gateway/loop/manners.h"
 #include "gateway/pool/pool.h"
 #include "gateway/run/budget.h"
 #include "gateway/run/mapper.h"
@@ -210,9 +211,15 @@ int kg_run_find_key(
     kg_sandbox_t *sandbox, const char *key, const char *hash, kg_run_t **ret, kg_err_t *err);
 
 /* CPU time of a live process so far and its peak memory; KG_USAGE_UNKNOWN where it can't be told.
- */
-uint64_t kg_usage_cpu_ns(pid_t pid);
-uint64_t kg_usage_peak(pid_t pid);
+ * The meter keeps what reading them needs for one process; zeroed, it has none yet. */
+typedef struct kg_meter {
+    pid_t pid; /* 0 = none */
+    clockid_t clock;
+    int status_fd; /* of /proc/PID/status, or -1 */
+} kg_meter_t;
+uint64_t kg_meter_cpu_ns(kg_meter_t *meter, pid_t pid);
+uint64_t kg_meter_peak(kg_meter_t *meter, pid_t pid);
+void kg_meter_close(kg_meter_t *meter);
 
 /* ---- jobs: what waits for the kernel of a context ---- */
 
@@ -408,6 +415,7 @@ struct kg_inc {
     kg_grave_t *grave;
     kg_core_t *core; /* likewise */
     kg_kernel_t *kernel;
+    kg_meter_t meter; /* of its process */
     uint64_t ready_ns;
     uint64_t oom_before;          /* kg_box_oom_kills when it was started */
     bool forked;                  /* by a zygote */
@@ -474,6 +482,7 @@ struct kg_core {
     kg_timer_t *flush_timer; /* for logs whose flush waits */
     kg_timer_t *tick;
     kg_heap_t heap;
+    kg_manners_t manners; /* of the loop's thread */
     kg_timer_t *drain_timer;
     kg_hook_t hook;
     kg_run_t *dirty;
@@ -481,6 +490,7 @@ struct kg_core {
     kg_run_spares_t *spares; /* files for logs, made ahead by a worker */
     kg_workq_t *spare_work;
     kg_spare_job_t *spare_job; /* under way */
+    bool refill_due; /* of the spares, once what the logs tell is on its way to the clients */
     int logs_fd;
     int connections_fd; /* STATE/connections, their files; -1: not made */
     int channels_fd;    /* STATE/channels, their sockets; likewise */

@@ -161,7 +161,7 @@ void kg_run_flushed(kg_run_t *run)
             kg_log(KG_LOG_ERROR, "run.budget", "run=%s error=%d", run->id, ENOMEM);
         }
     }
-    kg_core_refill(run->core, false); /* logs may have gone for it */
+    run->core->refill_due = true; /* logs may have gone for it */
 }
 
 /* ---- making: checks ---- */

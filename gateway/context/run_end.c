@@ -53,22 +53,22 @@ static void usage(const kg_run_t *run, const kg_kernel_exit_t *exit, kg_run_usag
     pid_t pid = kg_kernel_pid(run->inc->kernel);
     uint64_t cpu = known          ? exit->proc.cpu_ns
                    : run->sampled ? run->cpu_end_ns
-                                  : kg_usage_cpu_ns(pid);
+                                  : kg_meter_cpu_ns(&run->inc->meter, pid);
     if (cpu != KG_USAGE_UNKNOWN && run->cpu_start_ns != KG_USAGE_UNKNOWN &&
         cpu >= run->cpu_start_ns) {
         ret->cpu_ms = (cpu - run->cpu_start_ns) / KG_NS_PER_MS;
     }
     ret->peak_memory = known          ? exit->proc.maxrss_bytes
                        : run->sampled ? run->peak_memory
-                                      : kg_usage_peak(pid);
+                                      : kg_meter_peak(&run->inc->meter, pid);
 }
 
 void kg_run_sample_usage(kg_run_t *run)
 {
     if (run->started && !run->ended && run->inc && run->inc->kernel) {
         pid_t pid = kg_kernel_pid(run->inc->kernel);
-        run->cpu_end_ns = kg_usage_cpu_ns(pid);
-        run->peak_memory = kg_usage_peak(pid);
+        run->cpu_end_ns = kg_meter_cpu_ns(&run->inc->meter, pid);
+        run->peak_memory = kg_meter_peak(&run->inc->meter, pid);
         run->sampled = true;
     }
 }

@@ -110,13 +110,15 @@ static void start_main(kg_job_t *job)
     kg_context_t *context = job->context;
     kg_err_t err = {0};
     job->step = KG_STEP_MAIN;
-    run->cpu_start_ns = kg_usage_cpu_ns(kg_kernel_pid(context->inc->kernel));
     int rc = kg_inc_execute(context->inc, run, &err);
     if (rc) {
         kg_run_start_failed(run, &err);
         kg_job_finished(context);
         return;
     }
+    /* The kernel is on its way meanwhile: it takes longer to get to the code than this. */
+    run->cpu_start_ns = kg_meter_cpu_ns(&context->inc->meter, kg_kernel_pid(context->inc->kernel));
+    run->oom_before = kg_box_oom_kills(context->sandbox);
     if (kg_request_is_sent(run->request)) {
         kg_run_sent(run);
     }
@@ -207,11 +209,11 @@ static void start_run(kg_job_t *job)
 {
     KG_AUTO_BUF kg_buf_t expression = {0};
     kg_err_t err = {0};
-    job->run->oom_before = kg_box_oom_kills(job->context->sandbox);
     if (!has_own(job->run)) {
         start_main(job);
         return;
     }
+    job->run->oom_before = kg_box_oom_kills(job->context->sandbox);
     job->step = KG_STEP_ENTER;
     int rc = enter_expression(job->run, &expression) ? kg_oom(&err) : 0;
     rc = rc ? rc : kg_hidden_start(job, expression.data, entered, &err);

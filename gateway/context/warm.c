@@ -54,10 +54,10 @@ static void note_pids(kg_sandbox_t *sandbox, const kg_box_usage_t *usage)
 /* Where no group counts it: the kernel's process alone. */
 static uint64_t weight(const kg_sandbox_t *sandbox, const kg_box_usage_t *usage)
 {
-    const kg_inc_t *inc = sandbox->contexts ? sandbox->contexts->inc : NULL;
+    kg_inc_t *inc = sandbox->contexts ? sandbox->contexts->inc : NULL;
     uint64_t bytes = known(usage);
     if (!bytes && inc) {
-        uint64_t peak = kg_usage_peak(kg_kernel_pid(inc->kernel));
+        uint64_t peak = kg_meter_peak(&inc->meter, kg_kernel_pid(inc->kernel));
         bytes = peak == KG_USAGE_UNKNOWN ? 0 : peak;
     }
     return bytes;

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <zmq.h>
 
@@ -169,7 +170,10 @@ void *kg_loop_zmq(kg_loop_t *loop)
         if (loop->zmq) {
             zmq_ctx_set(loop->zmq, ZMQ_MAX_SOCKETS, KG_ZMQ_MAX_SOCKETS);
             zmq_ctx_set(loop->zmq, ZMQ_IO_THREADS, 1);
-            zmq_ctx_set(loop->zmq, ZMQ_BLOCKY, 0); /* LINGER 0 where nobody says otherwise */
+            zmq_ctx_set(loop->zmq, ZMQ_BLOCKY, 0);      /* LINGER 0 where nobody says otherwise */
+            if (sched_getscheduler(0) == SCHED_BATCH) { /* manners.h: the loop's own thread alone */
+                zmq_ctx_set(loop->zmq, ZMQ_THREAD_SCHED_POLICY, SCHED_OTHER);
+            }
         }
     }
     return loop->zmq;

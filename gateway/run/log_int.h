@@ -13,6 +13,8 @@
 
 #define KG_REC_MAGIC UINT32_C(0x3152474B) /* "KGR1" */
 #define KG_LOG_WINDOW 65536U
+#define KG_LOG_WINDOW_READ                                                                         \
+    8192U /* of this much a finished log that is being read keeps its window */
 #define KG_LOG_INDEX_STEP 256U
 #define KG_LOG_DISPLAYS_MAX                                                                        \
     65536U /* display ids of one log; further ones are displays without updates */

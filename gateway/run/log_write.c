@@ -109,6 +109,9 @@ void kg_log_settle(kg_run_log_t *log)
     if (!log->finished || log->dirty || log->expired || log->written < kg_log_end_off(log)) {
         return;
     }
+    if (log->readers > 0 && log->win.len <= KG_LOG_WINDOW_READ) {
+        return; /* from memory they have it sooner than from the file */
+    }
     log->win_off = kg_log_end_off(log);
     kg_buf_fini(&log->win);
     if (log->readers == 0 && log->fd >= 0) {
