@@ -24,13 +24,18 @@ typedef struct kg_remedy {
 #define DELEGATE_USER                                                                              \
     "start it with: systemd-run --user --scope -p Delegate=yes sandald serve; or run it as root"
 
+/* Docker's words; what it covers of /proc keeps every other process from a /proc of its own. */
+#define CONTAINER                                                                                  \
+    "in a container, give it --cap-add SYS_ADMIN --security-opt systempaths=unconfined"
+
 static const kg_remedy_t REMEDIES[] = {
     {"namespace", NULL, 0, "run the daemon as root; its gateway gives up all rights at once"},
     {"namespace", "overlay", 1, "the kernel needs overlayfs (modprobe overlay)"},
     {"namespace", "namespace", 1, "in a container, give it --privileged, or use another isolation"},
-    {"namespace", NULL, 1, "a daemon in a container needs the container's full rights for it"},
+    {"namespace", NULL, 1, CONTAINER},
     {"bubblewrap", "uid map: Invalid", 1, "choose uid_base and uid_count below 2147483648"},
     {"bubblewrap", "bwrap (package", -1, "install the package bubblewrap"},
+    {"bubblewrap", "mount proc", -1, CONTAINER},
     {"bubblewrap", NULL, -1, USERNS},
     {"process", "andlock", -1,
      "a kernel with Landlock (5.13 or later, lsm=landlock among its LSMs)"},
@@ -40,7 +45,7 @@ static const kg_remedy_t REMEDIES[] = {
     {"gvisor", NULL, 0, "run the daemon as root"},
     {"gvisor", "(package", 1, "install the package runsc; on Debian 12 from bookworm-backports"},
     {"gvisor", "too old", 1, "install a newer runsc; on Debian 12 from bookworm-backports"},
-    {"gvisor", NULL, 1, "runsc's own words; in a container, give it --privileged"},
+    {"gvisor", NULL, 1, CONTAINER "; else these are runsc's own words"},
     {"memory", NULL, 1, DELEGATE},
     {"memory", NULL, 0, DELEGATE_USER},
     {"pids", NULL, 1, DELEGATE},

@@ -73,6 +73,27 @@ static void the_best_is_the_default(void **state)
     }
 }
 
+/* By what Docker's default profile makes of each. */
+static void in_a_container_the_flags_are_named(void **state)
+{
+    static const struct {
+        const char *name, *reason;
+    } rows[] = {
+        {"namespace", "no place for the roots of sandboxes: Operation not permitted"},
+        {"gvisor", "no place for the roots of sandboxes: Operation not permitted"},
+        {"bubblewrap", "bwrap: Can't mount proc on /newroot/proc: Operation not permitted"},
+    };
+    (void)state;
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        kg_doctor_t doctor = {.is_root = true};
+        kg_kp_launchers_reply_t table = {0};
+        add_launcher(&table, rows[i].name, 1, false, rows[i].reason);
+        kg_doctor_launchers(&doctor, &table, "auto", "auto");
+        assert_non_null(strstr(doctor.lines[0].remedy, "--cap-add SYS_ADMIN"));
+        assert_non_null(strstr(doctor.lines[0].remedy, "systempaths=unconfined"));
+    }
+}
+
 static void what_is_missing_has_a_remedy(void **state)
 {
     static const char *const names[] = {"memory", "pids",    "cpu",  "freeze",
@@ -157,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_best_is_the_default),
+        cmocka_unit_test(in_a_container_the_flags_are_named),
         cmocka_unit_test(what_is_missing_has_a_remedy),
         cmocka_unit_test(remedies_fit_the_reason),
         cmocka_unit_test(text_and_json_say_the_same),
