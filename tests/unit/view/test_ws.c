@@ -172,7 +172,7 @@ static void malformed_frames_get_a_failure(void **state)
         {"{\"id\":1}", "1", "invalid_frame", "needs an op"},
         {"{\"id\":1,\"op\":3}", "1", "invalid_frame", "needs an op"},
         {"{\"id\":1,\"op\":\"run_cod\"}", "1", "not_found", "Did you mean 'run_code'"},
-        {"{\"id\":1,\"op\":\"metrics\"}", "1", "not_found", "openapi"},
+        {"{\"id\":1,\"op\":\"metrics\"}", "1", "not_found", "GET /metrics"},
         {"{\"id\":1,\"op\":\"run_code\",\"sandbox\":\"box\"}", "1", "invalid_request", "/code"},
         {"{\"id\":1,\"op\":\"run_code\",\"sandbox\":\"box\",\"code\":\"1\",\"x\":1}", "1",
          "invalid_request", "/x"},
