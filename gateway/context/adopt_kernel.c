@@ -83,7 +83,7 @@ void kg_kernel_record_begin(kg_context_t *context)
     context->kernel_since_ns = kg_wall_ns();
     const kg_job_t *job = NULL;
     DL_FOREACH (context->jobs, job) {
-        uint64_t made = job->run ? kg_run_log_meta(job->run->log)->created_wall_ns : UINT64_MAX;
+        uint64_t made = job->run ? kg_run_log_created_wall_ns(job->run->log) : UINT64_MAX;
         context->kernel_since_ns =
             made < context->kernel_since_ns ? made : context->kernel_since_ns;
     }
@@ -115,7 +115,7 @@ void kg_kernel_records_tick(kg_core_t *core)
 static bool is_of(const kg_run_t *run, const kg_context_t *context)
 {
     return !run->is_command && run->log && strcmp(run->context_id, context->id) == 0 &&
-           kg_run_log_meta(run->log)->created_wall_ns >= context->kernel_since_ns;
+           kg_run_log_created_wall_ns(run->log) >= context->kernel_since_ns;
 }
 
 void kg_kernels_recovered(kg_sandbox_t *sandbox)
@@ -185,6 +185,7 @@ void kg_kernels_lost(kg_sandbox_t *sandbox)
 static void end_left(kg_run_t *run, bool kept)
 {
     run->ended = true;
+    kg_run_settle(run);
     if (run->mapper) {
         kg_mapper_ended(run->mapper);
     }
@@ -276,8 +277,8 @@ void kg_kernel_adopted(kg_inc_t *inc)
     kg_context_t *context = inc->context;
     const kg_run_t *left = context->left_run;
     /* Its log may have expired. What nobody runs has no limit: a restart kills nothing. */
-    bool limited = left && left->log && context->left_cell;
-    uint64_t limit = limited ? kg_run_log_meta(left->log)->timeout_ms : 0;
+    const kg_run_meta_t *meta = left && left->log ? kg_run_log_meta(left->log) : NULL;
+    uint64_t limit = meta && context->left_cell ? meta->timeout_ms : 0;
     inc->adopting = false;
     inc->ready_ns = kg_now_ns();
     inc->ran = true; /* its end is no failed start */

@@ -176,7 +176,7 @@ void kg_run_client_waits(kg_run_t *run)
 {
     kg_run_client_t *c = run->client;
     bool left = c && c->attach && kg_attach_is_left(c->attach);
-    if (!c || (c->attach && !left) || run->ended || !run->input_header.len) {
+    if (!c || (c->attach && !left) || run->ended || !run->live->input_header.len) {
         if (c && c->nobody) {
             kg_timer_stop(c->nobody);
         }

@@ -469,7 +469,7 @@ static kg_run_t *asking_run(const kg_attach_t *attach)
     const kg_job_t *job = attach->context ? attach->context->current : NULL;
     kg_run_t *run = job ? job->run : NULL;
     bool asks = run && run->client && run->client->attach == attach && !run->ended &&
-                run->input_header.len > 0 && run->client->question.len > 0;
+                run->live->input_header.len > 0 && run->client->question.len > 0;
     return asks ? run : NULL;
 }
 
@@ -497,7 +497,7 @@ void kg_run_client_take(kg_run_t *run, kg_attach_t *attach)
     kg_run_client_t *client = run->client;
     bool other = client->attach != attach;
     client->attach = attach;
-    if (other && run->input_header.len > 0 && client->question.len > 0) {
+    if (other && run->live->input_header.len > 0 && client->question.len > 0) {
         put_question(run);
     }
     kg_run_client_waits(run);

@@ -212,13 +212,33 @@ static void choose_ways(kg_command_t *command, const kg_command_opts_t *opts)
     }
 }
 
+/* For its idempotency key. */
+static void hash_cmd(const kg_command_opts_t *opts, char ret_hex[33])
+{
+    unsigned char hash[16];
+    crypto_generichash_state state;
+    KG_AUTO_FREE char *cmd = json_dumps(opts->cmd, JSON_COMPACT | JSON_ENCODE_ANY);
+    const char *parts[] = {"command", cmd ? cmd : "", opts->cwd ? opts->cwd : ""};
+    (void)crypto_generichash_init(&state, NULL, 0, sizeof(hash));
+    for (size_t i = 0; i < KG_ARRAY_LEN(parts); i++) {
+        (void)crypto_generichash_update(&state, (const unsigned char *)parts[i],
+                                        strlen(parts[i]) + 1);
+    }
+    (void)crypto_generichash_final(&state, hash, sizeof(hash));
+    (void)sodium_bin2hex(ret_hex, 33, hash, sizeof(hash));
+}
+
 static int keep(kg_command_t *command, const kg_command_opts_t *opts)
 {
     command->argv = copy_argv(opts->cmd);
     command->cmd = shown(opts->cmd);
     command->env = json_is_object(opts->env) ? json_deep_copy(opts->env) : NULL;
     command->cwd = opts->cwd ? strdup(opts->cwd) : NULL;
-    command->run->key = opts->key ? strdup(opts->key) : NULL;
+    if (opts->key) {
+        char hash[sizeof command->run->key->hash];
+        hash_cmd(opts, hash);
+        command->run->key = kg_run_key_new(opts->key, hash);
+    }
     choose_limits(command->sandbox, opts, &command->limits.limits);
     bool bad = !command->argv || !command->cmd || (json_is_object(opts->env) && !command->env) ||
                (opts->cwd && !command->cwd) || (opts->key && !command->run->key) ||
@@ -288,8 +308,8 @@ static int open_log(kg_command_t *command)
         .run = id,
         .sandbox = command->sandbox->id,
         .owner = command->sandbox->owner,
-        .key = run->key,
-        .code_hash = run->code_hash,
+        .key = run->key ? run->key->text : NULL,
+        .code_hash = run->key ? run->key->hash : NULL,
         .command = text,
         .created_wall_ns = kg_wall_ns(),
         .retain_s = command->retain_s,
@@ -464,21 +484,6 @@ static void woken(void *user, const kg_err_t *err)
 
 /* ---- idempotency ---- */
 
-static void hash_cmd(const kg_command_opts_t *opts, char ret_hex[33])
-{
-    unsigned char hash[16];
-    crypto_generichash_state state;
-    KG_AUTO_FREE char *cmd = json_dumps(opts->cmd, JSON_COMPACT | JSON_ENCODE_ANY);
-    const char *parts[] = {"command", cmd ? cmd : "", opts->cwd ? opts->cwd : ""};
-    (void)crypto_generichash_init(&state, NULL, 0, sizeof(hash));
-    for (size_t i = 0; i < KG_ARRAY_LEN(parts); i++) {
-        (void)crypto_generichash_update(&state, (const unsigned char *)parts[i],
-                                        strlen(parts[i]) + 1);
-    }
-    (void)crypto_generichash_final(&state, hash, sizeof(hash));
-    (void)sodium_bin2hex(ret_hex, 33, hash, sizeof(hash));
-}
-
 /* 1: *ret is it; 0: none; busy while it is being started. */
 static int
 find_key(kg_sandbox_t *sandbox, const char *key, const char *hash, kg_run_t **ret, kg_err_t *err)
@@ -486,7 +491,7 @@ find_key(kg_sandbox_t *sandbox, const char *key, const char *hash, kg_run_t **re
     const kg_command_t *command = NULL;
     DL_FOREACH (sandbox->commands, command) {
         if (command->state < KG_COMMAND_RUNNING && command->run->key &&
-            strcmp(command->run->key, key) == 0) {
+            strcmp(command->run->key->text, key) == 0) {
             int rc = kg_err_set(err, KG_ERR_BUSY, "the command with this key is being started");
             kg_err_pointer(err, "/key");
             return rc;
@@ -532,7 +537,6 @@ static int make(kg_sandbox_t *sandbox,
         return kg_oom(err);
     }
     choose_ways(command, opts);
-    hash_cmd(opts, command->run->code_hash);
     wait->fn.command = done;
     command->wait = wait;
     int rc = kg_sandbox_wake(sandbox, woken, command, err);

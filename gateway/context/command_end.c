@@ -82,6 +82,7 @@ void kg_command_finish(kg_command_t *command, const kg_exit_t *exit, const char 
         kg_log(KG_LOG_ERROR, "run.finish", "run=%s error=%d", run->id, -rc);
     }
     run->ended = true;
+    kg_run_settle(run);
     kg_sandbox_touch(command->sandbox);
 }
 

@@ -247,7 +247,7 @@ static void expired(void *user, kg_run_log_t *log)
 {
     kg_core_t *core = user;
     kg_run_t *run = NULL;
-    HASH_FIND_STR(core->runs, kg_run_log_meta(log)->run, run);
+    HASH_FIND_STR(core->runs, kg_run_log_id(log), run);
     if (run) {
         run->expired = true;
         kg_run_log_unref(&run->log);

@@ -335,9 +335,9 @@ static void options_free(const void *prepare_arg)
 int kg_inc_execute(kg_inc_t *inc, kg_run_t *run, kg_err_t *err)
 {
     kg_kernel_execute_t args = {
-        .code = kg_buf_slice(&run->code),
+        .code = kg_buf_slice(&run->live->code),
         .store_history = !run->silent, /* else it would have a number that nobody sees */
-        .allow_stdin = run->input_wait || run->line_mode,
+        .allow_stdin = run->live->input_wait || run->live->line_mode,
     };
     if (run->client) {
         args.silent = run->client->silent;

@@ -118,26 +118,15 @@ void kg_opts_unref(kg_opts_t **opts);
 typedef struct kg_inc kg_inc_t;
 typedef struct kg_job kg_job_t;
 
-struct kg_run {
-    kg_core_t *core;
-    kg_sandbox_t *sandbox; /* NULL when it was deleted */
-    kg_context_t *context; /* NULL once ended */
-    char id[KG_ID_MAX];
-    char context_id[KG_ID_MAX];
-    unsigned refs; /* the sandbox's list, clients, the queue, the kernel's held requests */
-    unsigned attached;
-    kg_run_log_t *log;
-    kg_mapper_t *mapper; /* until its kernel forgets it */
-    kg_opts_t *opts;
-    bool ended;     /* the mapper has finished it */
-    bool published; /* and the log has told it */
-    bool expired;
-    bool dirty;
-    bool only_starts;  /* what waits tells no more than that */
-    uint64_t dirty_ns; /* since when it is dirty */
-    kg_run_t *dirty_next;
+/* What is asked for by idempotency key. */
+typedef struct kg_run_key {
+    char hash[33]; /* of the code, or command, that it was given with */
+    char text[];
+} kg_run_key_t;
+kg_run_key_t *kg_run_key_new(const char *text, const char *hash); /* NULL = OOM */
 
-    /* what was asked for, until it has ended */
+/* What is of use until a run has ended and left the queue. */
+typedef struct kg_run_live {
     kg_buf_t code;
     json_t *env;
     char *cwd;
@@ -145,30 +134,47 @@ struct kg_run {
     size_t line;
     bool line_mode;  /* stdin lines were given */
     bool input_wait; /* a client answers */
-    bool silent;
-    kg_on_disconnect_t on_disconnect;
+    bool leaving;    /* exit() was called: its end waits for the process's */
+    bool sampled;    /* cpu_end_ns and peak_memory are known */
+    bool again;      /* one more interrupt before the kill */
     uint64_t timeout_ns;
-    char *key;
-    char code_hash[33];
-
-    kg_run_client_t *client; /* an attached client's, until it has ended; or NULL */
-    bool is_command;         /* its log is that of a process */
-    kg_command_t *command;   /* until that is no longer found */
-
-    /* how it goes */
-    kg_job_t *job; /* until it left the queue */
-    kg_inc_t *inc; /* while its kernel knows it */
-    kg_request_t *request;
     kg_timer_t *deadline;
-    kg_cause_t cause;
-    bool started;          /* the code was sent */
-    bool leaving;          /* exit() was called: its end waits for the process's */
-    bool sampled;          /* cpu_end_ns and peak_memory are known */
-    bool again;            /* one more interrupt before the kill */
     kg_buf_t input_header; /* of the input_request that waits, or empty */
     uint64_t created_ns, started_ns;
     uint64_t cpu_start_ns, cpu_end_ns, peak_memory;
-    uint64_t oom_before;   /* kg_box_oom_kills when it started */
+    uint64_t oom_before; /* kg_box_oom_kills when it started */
+} kg_run_live_t;
+
+struct kg_run {
+    kg_core_t *core;
+    kg_sandbox_t *sandbox; /* NULL when it was deleted */
+    kg_context_t *context; /* NULL once ended */
+    kg_run_live_t *live;   /* NULL once ended, and not in the queue any more */
+    char id[KG_ID_SHORT_MAX];
+    char context_id[KG_UUID_LEN + 1];
+    bool ended;      /* the mapper has finished it */
+    bool published;  /* and the log has told it */
+    bool started;    /* the code was sent */
+    bool is_command; /* its log is that of a process */
+    bool silent;
+    bool expired;
+    bool dirty;
+    bool only_starts; /* what waits tells no more than that */
+    kg_on_disconnect_t on_disconnect;
+    kg_cause_t cause;
+    unsigned refs; /* the sandbox's list, clients, the queue, the kernel's held requests */
+    unsigned attached;
+    kg_run_log_t *log;
+    kg_mapper_t *mapper; /* until its kernel forgets it */
+    kg_opts_t *opts;
+    uint64_t dirty_ns; /* since when it is dirty */
+    kg_run_t *dirty_next;
+    kg_run_key_t *key;       /* NULL: none was given */
+    kg_run_client_t *client; /* an attached client's, until it has ended; or NULL */
+    kg_command_t *command;   /* until that is no longer found */
+    kg_job_t *job;           /* until it left the queue */
+    kg_inc_t *inc;           /* while its kernel knows it */
+    kg_request_t *request;
     kg_run_t *prev, *next; /* of the sandbox, oldest first */
     UT_hash_handle hh;     /* all of the core */
 };
@@ -176,6 +182,7 @@ struct kg_run {
 void kg_run_ref_(kg_run_t *run);
 void kg_run_unref_(kg_run_t **run);
 kg_run_t *kg_run_alloc(kg_core_t *core);
+void kg_run_settle(kg_run_t *run); /* drops `live` when it is of no use any more */
 /* Where it is found from here on; and off again. */
 void kg_run_list_in(kg_run_t *run, kg_sandbox_t *sandbox, const char *id);
 void kg_run_unlist(kg_run_t *run);

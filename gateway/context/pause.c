@@ -25,7 +25,7 @@ static void each_timer(kg_sandbox_t *sandbox, void (*fn)(kg_timer_t *timer))
         job = context->current;
         kg_timer_t *const timers[] = {
             job ? job->deadline : NULL,
-            job && job->run ? job->run->deadline : NULL,
+            job && job->run ? job->run->live->deadline : NULL,
             context->guard,
             context->backoff,
         };

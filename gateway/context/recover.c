@@ -120,16 +120,15 @@ static int fill_run(kg_run_t *run, kg_sandbox_t *sandbox)
 {
     const kg_run_meta_t *meta = kg_run_log_meta(run->log);
     kg_run_list_in(run, sandbox, meta->run);
-    run->ended = true;
     run->started = kg_run_log_started(run->log);
     run->is_command = meta->command[0] != '\0';
     (void)kg_format(run->context_id, sizeof(run->context_id), "%s", meta->context);
-    (void)kg_format(run->code_hash, sizeof(run->code_hash), "%s", meta->code_hash);
-    run->key = meta->key[0] ? strdup(meta->key) : NULL;
+    run->key = meta->key[0] ? kg_run_key_new(meta->key, meta->code_hash) : NULL;
     if (!kg_run_log_finished(run->log) && !run->is_command && kg_kernel_awaits_verdict(run)) {
-        run->ended = false;
         return 0;
     }
+    run->ended = true;
+    kg_run_settle(run);
     if (!kg_run_log_finished(run->log)) {
         return kg_run_log_finish_recovered(run->log, true);
     }
@@ -175,8 +174,8 @@ static struct dirent *next_entry(DIR *dir)
 
 static int by_creation(const kg_run_t *a, const kg_run_t *b)
 {
-    uint64_t x = a->log ? kg_run_log_meta(a->log)->created_wall_ns : 0;
-    uint64_t y = b->log ? kg_run_log_meta(b->log)->created_wall_ns : 0;
+    uint64_t x = a->log ? kg_run_log_created_wall_ns(a->log) : 0;
+    uint64_t y = b->log ? kg_run_log_created_wall_ns(b->log) : 0;
     return x < y ? -1 : x > y;
 }
 

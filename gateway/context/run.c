@@ -68,11 +68,16 @@ void kg_opts_unref(kg_opts_t **opts)
 kg_run_t *kg_run_alloc(kg_core_t *core)
 {
     kg_run_t *run = calloc(1, sizeof(*run));
-    if (run) {
-        run->core = core;
-        run->refs = 1;
-        run->created_ns = kg_now_ns();
+    kg_run_live_t *live = calloc(1, sizeof(*live));
+    if (!run || !live) {
+        free(run);
+        free(live);
+        return NULL;
     }
+    live->created_ns = kg_now_ns();
+    run->live = live;
+    run->core = core;
+    run->refs = 1;
     return run;
 }
 
@@ -96,18 +101,24 @@ void kg_run_ref_(kg_run_t *run)
     run->refs++;
 }
 
-static void drop_request_data(kg_run_t *run)
+static void live_free(kg_run_live_t *live)
 {
-    kg_buf_fini(&run->code);
-    kg_buf_fini(&run->input_header);
-    kg_run_client_destroy(&run->client);
-    json_decref(run->env);
-    json_decref(run->lines);
-    run->env = NULL;
-    run->lines = NULL;
-    free(run->cwd);
-    run->cwd = NULL;
-    kg_timer_close(&run->deadline);
+    if (live) {
+        kg_buf_fini(&live->code);
+        kg_buf_fini(&live->input_header);
+        json_decref(live->env);
+        json_decref(live->lines);
+        free(live->cwd);
+        kg_timer_close(&live->deadline);
+        free(live);
+    }
+}
+
+void kg_run_settle(kg_run_t *run)
+{
+    if (run->ended && !run->job) {
+        live_free(KG_TAKE(run->live));
+    }
 }
 
 void kg_run_unref_(kg_run_t **run)
@@ -121,7 +132,8 @@ void kg_run_unref_(kg_run_t **run)
     kg_mapper_destroy(&r->mapper);
     kg_opts_unref(&r->opts);
     kg_run_log_unref(&r->log);
-    drop_request_data(r);
+    kg_run_client_destroy(&r->client);
+    live_free(r->live);
     free(r->key);
     free(r);
 }
@@ -359,13 +371,24 @@ static void hash_code(const kg_run_opts_t *opts, char ret_hex[33])
     (void)sodium_bin2hex(ret_hex, 33, hash, sizeof(hash));
 }
 
+kg_run_key_t *kg_run_key_new(const char *text, const char *hash)
+{
+    size_t len = strlen(text);
+    kg_run_key_t *key = malloc(sizeof(*key) + len + 1);
+    if (key) {
+        (void)kg_format(key->hash, sizeof(key->hash), "%s", hash);
+        memcpy(key->text, text, len + 1);
+    }
+    return key;
+}
+
 int kg_run_find_key(
     kg_sandbox_t *sandbox, const char *key, const char *hash, kg_run_t **ret, kg_err_t *err)
 {
     kg_run_t *run = NULL;
     DL_FOREACH (sandbox->runs, run) {
-        if (run->key && strcmp(run->key, key) == 0) {
-            if (strcmp(run->code_hash, hash) != 0) {
+        if (run->key && strcmp(run->key->text, key) == 0) {
+            if (strcmp(run->key->hash, hash) != 0) {
                 int rc = kg_err_set(err, KG_ERR_KEY_REUSED,
                                     "the key was used for other code, or with another context or "
                                     "language, by run %s",
@@ -432,26 +455,30 @@ static int copy_opts(kg_run_t *run, const kg_context_t *context, const kg_run_op
 {
     const kg_core_config_t *config = &run->core->config;
     bool has_lines = opts->stdin_lines && !json_is_null(opts->stdin_lines);
-    run->timeout_ns = opts->timeout_ms >= 0 ? kg_ms((uint64_t)opts->timeout_ms)
-                                            : config->run_timeout_s * KG_NS_PER_S;
+    run->live->timeout_ns = opts->timeout_ms >= 0 ? kg_ms((uint64_t)opts->timeout_ms)
+                                                  : config->run_timeout_s * KG_NS_PER_S;
     run->silent = opts->silent;
-    run->line_mode = has_lines;
-    run->input_wait = opts->on_input == KG_ON_INPUT_WAIT ||
-                      (opts->on_input == KG_ON_INPUT_DEFAULT && opts->stream && !has_lines);
+    run->live->line_mode = has_lines;
+    run->live->input_wait = opts->on_input == KG_ON_INPUT_WAIT ||
+                            (opts->on_input == KG_ON_INPUT_DEFAULT && opts->stream && !has_lines);
     run->on_disconnect = opts->on_disconnect;
     if (run->on_disconnect == KG_ON_DISCONNECT_DEFAULT) {
         run->on_disconnect = opts->stream ? KG_ON_DISCONNECT_DETACH : KG_ON_DISCONNECT_INTERRUPT;
     }
     (void)kg_format(run->context_id, sizeof(run->context_id), "%s", context->id);
-    run->lines = has_lines ? split_lines(opts->stdin_lines) : NULL;
-    run->env = opts->env && json_object_size(opts->env) ? json_deep_copy(opts->env) : NULL;
-    run->cwd = opts->cwd ? strdup(opts->cwd) : NULL;
-    run->key = opts->key ? strdup(opts->key) : NULL;
-    hash_code(opts, run->code_hash);
+    run->live->lines = has_lines ? split_lines(opts->stdin_lines) : NULL;
+    run->live->env = opts->env && json_object_size(opts->env) ? json_deep_copy(opts->env) : NULL;
+    run->live->cwd = opts->cwd ? strdup(opts->cwd) : NULL;
+    if (opts->key) {
+        char hash[sizeof run->key->hash];
+        hash_code(opts, hash);
+        run->key = kg_run_key_new(opts->key, hash);
+    }
     run->client = opts->client ? kg_run_client_new(opts->client) : NULL;
-    bool bad = (opts->client && !run->client) || (has_lines && !run->lines) ||
-               (opts->cwd && !run->cwd) || (opts->key && !run->key) ||
-               kg_buf_append(&run->code, opts->code.data ? opts->code.data : "", opts->code.len);
+    bool bad =
+        (opts->client && !run->client) || (has_lines && !run->live->lines) ||
+        (opts->cwd && !run->live->cwd) || (opts->key && !run->key) ||
+        kg_buf_append(&run->live->code, opts->code.data ? opts->code.data : "", opts->code.len);
     return bad ? -ENOMEM : 0;
 }
 
@@ -469,10 +496,10 @@ make_log(kg_run_t *run, const char *id, const kg_context_t *context, const kg_ru
         .context = context->id,
         .owner = context->sandbox->owner,
         .language = context->lang->name,
-        .key = run->key,
-        .code_hash = run->code_hash,
+        .key = run->key ? run->key->text : NULL,
+        .code_hash = run->key ? run->key->hash : NULL,
         .created_wall_ns = kg_wall_ns(),
-        .timeout_ms = run->timeout_ns / KG_NS_PER_MS,
+        .timeout_ms = run->live->timeout_ns / KG_NS_PER_MS,
         .retain_s = opts->retain_s >= 0 ? (uint32_t)opts->retain_s : core->config.retain_s,
         .ansi = opts->ansi,
         .silent = opts->silent,
@@ -487,7 +514,11 @@ make_log(kg_run_t *run, const char *id, const kg_context_t *context, const kg_ru
 
 int kg_run_revive(kg_run_t *run, kg_context_t *context)
 {
+    int rc = kg_run_log_wake(run->log);
     const kg_run_meta_t *meta = kg_run_log_meta(run->log);
+    if (rc || !meta) {
+        return rc;
+    }
     const kg_run_opts_t usual = {.ansi = meta->ansi, .silent = meta->silent};
     kg_mapper_opts_t mapper;
     mapper_opts(context, &usual, &mapper);
@@ -621,7 +652,8 @@ static int write_progress(const kg_run_t *run, kg_buf_t *out)
     if (run->is_command) {
         return kg_buf_printf(out, "{\"run\":\"%s\",\"status\":\"running\"}", run->id);
     }
-    const char *status = run->started ? (run->input_header.len ? "waiting" : "running") : "queued";
+    bool waits = run->live && run->live->input_header.len > 0;
+    const char *status = run->started ? (waits ? "waiting" : "running") : "queued";
     int rc = kg_buf_printf(
         out, "{\"run\":\"%s\",\"context\":\"%s\",\"status\":\"%s\",\"execution_count\":", run->id,
         run->context_id, status);

@@ -39,9 +39,9 @@ static kg_run_status_t cause_status(kg_cause_t cause)
 static void usage(const kg_run_t *run, const kg_kernel_exit_t *exit, kg_run_usage_t *ret)
 {
     uint64_t now = kg_now_ns();
-    uint64_t begun = run->started ? run->started_ns : now;
+    uint64_t begun = run->started ? run->live->started_ns : now;
     *ret = (kg_run_usage_t){
-        .queued_ms = (begun - run->created_ns) / KG_NS_PER_MS,
+        .queued_ms = (begun - run->live->created_ns) / KG_NS_PER_MS,
         .wall_ms = (now - begun) / KG_NS_PER_MS,
         .cpu_ms = KG_USAGE_UNKNOWN,
         .peak_memory = KG_USAGE_UNKNOWN,
@@ -51,35 +51,37 @@ static void usage(const kg_run_t *run, const kg_kernel_exit_t *exit, kg_run_usag
     }
     bool known = exit && !exit->proc.lost;
     pid_t pid = kg_kernel_pid(run->inc->kernel);
-    uint64_t cpu = known          ? exit->proc.cpu_ns
-                   : run->sampled ? run->cpu_end_ns
-                                  : kg_meter_cpu_ns(&run->inc->meter, pid);
-    if (cpu != KG_USAGE_UNKNOWN && run->cpu_start_ns != KG_USAGE_UNKNOWN &&
-        cpu >= run->cpu_start_ns) {
-        ret->cpu_ms = (cpu - run->cpu_start_ns) / KG_NS_PER_MS;
+    uint64_t cpu = known                ? exit->proc.cpu_ns
+                   : run->live->sampled ? run->live->cpu_end_ns
+                                        : kg_meter_cpu_ns(&run->inc->meter, pid);
+    if (cpu != KG_USAGE_UNKNOWN && run->live->cpu_start_ns != KG_USAGE_UNKNOWN &&
+        cpu >= run->live->cpu_start_ns) {
+        ret->cpu_ms = (cpu - run->live->cpu_start_ns) / KG_NS_PER_MS;
     }
-    ret->peak_memory = known          ? exit->proc.maxrss_bytes
-                       : run->sampled ? run->peak_memory
-                                      : kg_meter_peak(&run->inc->meter, pid);
+    ret->peak_memory = known                ? exit->proc.maxrss_bytes
+                       : run->live->sampled ? run->live->peak_memory
+                                            : kg_meter_peak(&run->inc->meter, pid);
 }
 
 void kg_run_sample_usage(kg_run_t *run)
 {
     if (run->started && !run->ended && run->inc && run->inc->kernel) {
         pid_t pid = kg_kernel_pid(run->inc->kernel);
-        run->cpu_end_ns = kg_meter_cpu_ns(&run->inc->meter, pid);
-        run->peak_memory = kg_meter_peak(&run->inc->meter, pid);
-        run->sampled = true;
+        run->live->cpu_end_ns = kg_meter_cpu_ns(&run->inc->meter, pid);
+        run->live->peak_memory = kg_meter_peak(&run->inc->meter, pid);
+        run->live->sampled = true;
     }
 }
 
+/* Its env and cwd are left later. */
 static void free_inputs(kg_run_t *run)
 {
-    kg_buf_fini(&run->code);
-    kg_buf_fini(&run->input_header);
-    json_decref(run->lines);
-    run->lines = NULL;
-    kg_timer_close(&run->deadline);
+    kg_buf_fini(&run->live->code);
+    kg_buf_fini(&run->live->input_header);
+    json_decref(run->live->lines);
+    run->live->lines = NULL;
+    kg_timer_close(&run->live->deadline);
+    kg_run_settle(run);
 }
 
 static void count(kg_run_t *run, uint64_t wall_ms)
@@ -153,7 +155,7 @@ static void judge_oom(const kg_run_t *run, const kg_kernel_exit_t *exit, kg_run_
     if (!sandbox || exit->killed_by_us || exit->proc.signal != SIGKILL) {
         return;
     }
-    if (kg_box_oom_charge(sandbox, run->oom_before)) {
+    if (kg_box_oom_charge(sandbox, run->live->oom_before)) {
         end->status = KG_RUN_OOM;
         return;
     }
@@ -176,7 +178,8 @@ static void finish_by_exit(kg_run_t *run, const kg_kernel_exit_t *exit)
         end.status = KG_RUN_KILLED;
         end.signal = exit->proc.signal;
         judge_oom(run, exit, &end);
-    } else if (exit->proc.lost && run->sandbox && kg_box_starved(run->sandbox, run->oom_before)) {
+    } else if (exit->proc.lost && run->sandbox &&
+               kg_box_starved(run->sandbox, run->live->oom_before)) {
         end.status = KG_RUN_OOM;
         end.message = "The sandbox ran out of memory, and went away as a whole.";
     } else if (exit->proc.lost) {
@@ -212,8 +215,8 @@ void kg_run_request_done(kg_run_t *run, kg_request_how_t how, const kg_kernel_ex
         return;
     }
     if (!run->cause && kg_mapper_state(run->mapper)->ask_exit) {
-        run->leaving = true;
-        kg_timer_start(run->deadline, kg_ms(KG_GUARD_MS), 0);
+        run->live->leaving = true;
+        kg_timer_start(run->live->deadline, kg_ms(KG_GUARD_MS), 0);
         return;
     }
     kg_context_t *context = run->context;
@@ -229,7 +232,7 @@ void kg_run_process_ended(kg_run_t *run, const kg_kernel_exit_t *exit)
     if (run->ended) {
         return;
     }
-    if (run->leaving && !exit->proc.exited) {
+    if (run->live->leaving && !exit->proc.exited) {
         /* It was asked to leave and had to be helped. */
         kg_run_end_t end = {.status = KG_RUN_EXITED, .lost = true};
         finish(run, &end, exit);
@@ -303,26 +306,28 @@ void kg_run_stop(kg_run_t *run, kg_cause_t cause)
         kg_context_end_kernel(context, cause);
         return;
     }
-    if (run->leaving || run->job->step != KG_STEP_MAIN || context->state != KG_CTX_READY) {
+    if (run->live->leaving || run->job->step != KG_STEP_MAIN || context->state != KG_CTX_READY) {
         return; /* its end is on the way, with deadlines of its own */
     }
     uint64_t grace = kg_ms(run->core->config.interrupt_grace_ms);
     /* A kernel that waits for an answer can lose the interrupt between two looks at its socket, and
      * nothing else would wake it. */
-    run->again = run->input_header.len > 0 && grace > kg_ms(AGAIN_MS);
-    kg_buf_clear(&run->input_header);
+    run->live->again = run->live->input_header.len > 0 && grace > kg_ms(AGAIN_MS);
+    kg_buf_clear(&run->live->input_header);
     (void)kg_kernel_interrupt_or_kill(context->inc->kernel, grace);
     /* Should even the kill not be told. */
-    kg_timer_start(run->deadline, run->again ? kg_ms(AGAIN_MS) : grace + kg_ms(KG_GUARD_MS), 0);
+    kg_timer_start(run->live->deadline,
+                   run->live->again ? kg_ms(AGAIN_MS) : grace + kg_ms(KG_GUARD_MS), 0);
 }
 
 static void interrupt_again(kg_run_t *run)
 {
-    run->again = false;
+    run->live->again = false;
     if (run->context->state == KG_CTX_READY) {
         (void)kg_kernel_interrupt(run->context->inc->kernel);
     }
-    kg_timer_start(run->deadline, kg_ms(run->core->config.interrupt_grace_ms + KG_GUARD_MS), 0);
+    kg_timer_start(run->live->deadline, kg_ms(run->core->config.interrupt_grace_ms + KG_GUARD_MS),
+                   0);
 }
 
 static void deadline(void *user)
@@ -331,9 +336,9 @@ static void deadline(void *user)
     if (run->ended || !run->context) {
         return;
     }
-    if (run->again) {
+    if (run->live->again) {
         interrupt_again(run);
-    } else if (run->leaving || run->cause) {
+    } else if (run->live->leaving || run->cause) {
         kg_context_end_kernel(run->context, run->cause);
     } else {
         kg_run_stop(run, KG_CAUSE_TIMEOUT);
@@ -342,7 +347,7 @@ static void deadline(void *user)
 
 int kg_run_deadline_create(kg_run_t *run)
 {
-    return kg_timer_create(run->core->loop, deadline, run, &run->deadline);
+    return kg_timer_create(run->core->loop, deadline, run, &run->live->deadline);
 }
 
 int kg_run_interrupt(kg_run_t *run, kg_err_t *err)

@@ -31,17 +31,17 @@ static void on_input(void *user, kg_slice_t prompt, bool password, kg_slice_t re
     if (run->ended) {
         return;
     }
-    json_t *line = run->lines ? json_array_get(run->lines, run->line) : NULL;
+    json_t *line = run->live->lines ? json_array_get(run->live->lines, run->live->line) : NULL;
     if (line) {
-        run->line++;
+        run->live->line++;
         answer(run, kg_slice(json_string_value(line), json_string_length(line)), request_header);
         return;
     }
-    if (!run->input_wait && end_of_file(run, request_header)) {
+    if (!run->live->input_wait && end_of_file(run, request_header)) {
         return;
     }
-    kg_buf_clear(&run->input_header);
-    if (!run->input_wait || kg_buf_append_slice(&run->input_header, request_header)) {
+    kg_buf_clear(&run->live->input_header);
+    if (!run->live->input_wait || kg_buf_append_slice(&run->live->input_header, request_header)) {
         kg_run_stop(run, KG_CAUSE_INPUT);
         return;
     }
@@ -51,8 +51,8 @@ static void on_input(void *user, kg_slice_t prompt, bool password, kg_slice_t re
 
 void kg_run_input_left(kg_run_t *run)
 {
-    KG_AUTO_BUF kg_buf_t header = run->input_header;
-    run->input_header = (kg_buf_t){0};
+    KG_AUTO_BUF kg_buf_t header = run->live->input_header;
+    run->live->input_header = (kg_buf_t){0};
     if (!run->ended && header.len > 0 && !end_of_file(run, kg_buf_slice(&header))) {
         kg_run_stop(run, KG_CAUSE_INPUT);
     }
@@ -72,11 +72,11 @@ const kg_mapper_sink_t *kg_run_mapper_sink(kg_run_t *run, kg_mapper_sink_t *sink
 
 int kg_run_input(kg_run_t *run, kg_slice_t value, kg_err_t *err)
 {
-    if (run->ended || !run->input_header.len) {
+    if (run->ended || !run->live->input_header.len) {
         return kg_err_set(err, KG_ERR_NOT_WAITING, "run %s does not wait for input", run->id);
     }
-    kg_buf_t header = run->input_header;
-    run->input_header = (kg_buf_t){0};
+    kg_buf_t header = run->live->input_header;
+    run->live->input_header = (kg_buf_t){0};
     answer(run, value, kg_buf_slice(&header));
     kg_buf_fini(&header);
     if (run->sandbox) {

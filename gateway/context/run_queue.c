@@ -82,6 +82,7 @@ void kg_job_destroy(kg_job_t **job)
     if (j->run) {
         j->run->job = NULL;
         j->run->context = NULL;
+        kg_run_settle(j->run);
         kg_run_unref_(&j->run);
     }
     free(j);
@@ -96,11 +97,11 @@ void kg_run_sent(kg_run_t *run)
         return;
     }
     run->started = true;
-    run->started_ns = kg_now_ns();
+    run->live->started_ns = kg_now_ns();
     context->execution_count += !run->silent;
     (void)kg_mapper_started(run->mapper, run->silent ? -1 : (int64_t)context->execution_count);
-    if (run->timeout_ns && !run->cause) {
-        kg_timer_start(run->deadline, run->timeout_ns, 0);
+    if (run->live->timeout_ns && !run->cause) {
+        kg_timer_start(run->live->deadline, run->live->timeout_ns, 0);
     }
 }
 
@@ -117,21 +118,22 @@ static void start_main(kg_job_t *job)
         return;
     }
     /* The kernel is on its way meanwhile: it takes longer to get to the code than this. */
-    run->cpu_start_ns = kg_meter_cpu_ns(&context->inc->meter, kg_kernel_pid(context->inc->kernel));
-    run->oom_before = kg_box_oom_kills(context->sandbox);
+    run->live->cpu_start_ns =
+        kg_meter_cpu_ns(&context->inc->meter, kg_kernel_pid(context->inc->kernel));
+    run->live->oom_before = kg_box_oom_kills(context->sandbox);
     if (kg_request_is_sent(run->request)) {
         kg_run_sent(run);
     }
-    kg_buf_fini(&run->code);
+    kg_buf_fini(&run->live->code);
 }
 
 /* JSON text as a Python string literal: JSON's escapes are Python's, and there are no surrogates in
  * it. */
 static int enter_expression(const kg_run_t *run, kg_buf_t *out)
 {
-    json_t *spec = json_pack("{s:O?}", "env", run->env);
+    json_t *spec = json_pack("{s:O?}", "env", run->live->env);
     char cwd[KG_SBX_PATH_MAX];
-    if (spec && run->cwd && kg_context_dir(run->context, run->cwd, cwd) == 0) {
+    if (spec && run->live->cwd && kg_context_dir(run->context, run->live->cwd, cwd) == 0) {
         (void)json_object_set_new(spec, "cwd", json_string(cwd));
     }
     KG_AUTO_FREE char *text = spec ? json_dumps(spec, JSON_COMPACT) : NULL;
@@ -202,7 +204,7 @@ static void left(kg_job_t *job, bool alive)
 
 static bool has_own(const kg_run_t *run)
 {
-    return run->env || run->cwd;
+    return run->live->env || run->live->cwd;
 }
 
 static void start_run(kg_job_t *job)
@@ -213,7 +215,7 @@ static void start_run(kg_job_t *job)
         start_main(job);
         return;
     }
-    job->run->oom_before = kg_box_oom_kills(job->context->sandbox);
+    job->run->live->oom_before = kg_box_oom_kills(job->context->sandbox);
     job->step = KG_STEP_ENTER;
     int rc = enter_expression(job->run, &expression) ? kg_oom(&err) : 0;
     rc = rc ? rc : kg_hidden_start(job, expression.data, entered, &err);

@@ -81,18 +81,18 @@ static kg_ahead_t *ahead_new(kg_run_log_t *log)
         return NULL;
     }
     atomic_init(&a->refs, 1);
-    (void)snprintf(a->run, sizeof a->run, "%s", log->meta.run);
-    a->log = kg_run_log_ref(log);
+    (void)snprintf(a->run, sizeof a->run, "%s", log->run);
+    a->log = kg_log_hold(log);
     a->late = log->ended;
     a->off = kg_log_end_off(log);
-    a->seq = log->next_seq;
+    a->seq = log->body->next_seq;
     return a;
 }
 
 kg_ahead_t *kg_mapper_ahead(kg_mapper_t *m)
 {
     kg_run_log_t *log = m->log;
-    if (log->expired || log->broken || log->ahead || log->stage.token) {
+    if (log->expired || log->broken || log->body->ahead || log->body->stage.token) {
         return NULL;
     }
     kg_log_seal(log);
@@ -105,21 +105,22 @@ kg_ahead_t *kg_mapper_ahead(kg_mapper_t *m)
     }
     a->left[0] = kg_mapper_text_left(m, false);
     a->left[1] = kg_mapper_text_left(m, true);
-    a->events = log->next_seq < m->opts->limits.events ? m->opts->limits.events - log->next_seq : 0;
-    log->ahead = ref(a);
+    uint64_t most = m->opts->limits.events;
+    a->events = log->body->next_seq < most ? most - log->body->next_seq : 0;
+    log->body->ahead = ref(a);
     return a;
 }
 
 void kg_log_void_ahead(kg_run_log_t *log)
 {
-    kg_ahead_t *a = KG_TAKE(log->ahead);
+    kg_ahead_t *a = KG_TAKE(log->body->ahead);
     if (!a) {
         return;
     }
     (void)pthread_mutex_lock(&a->lock);
     a->is_void = true;
     (void)pthread_mutex_unlock(&a->lock);
-    if (ftruncate(a->fd, (off_t)log->written) < 0) { /* what is left has no head */
+    if (ftruncate(a->fd, (off_t)log->body->written) < 0) { /* what is left has no head */
         (void)0;
     }
     kg_ahead_unref(&a);
@@ -132,12 +133,11 @@ void kg_ahead_release(kg_ahead_t **ahead)
         return;
     }
     kg_run_log_t *log = KG_TAKE(a->log);
-    if (log->ahead == a && atomic_load(&a->refs) == 2) { /* no mapped has it */
+    if (log->body->ahead == a && atomic_load(&a->refs) == 2) { /* no mapped has it */
         kg_log_void_ahead(log);
     }
-    kg_log_settle(log);
     kg_ahead_unref(&a);
-    kg_run_log_unref(&log);
+    kg_log_release(&log);
 }
 
 /* --- the worker ----------------------------------------------------------------------------------
@@ -241,14 +241,14 @@ void kg_ahead_write(kg_ahead_t *a, kg_mapped_t *mapped)
 static bool take_chunk(kg_run_log_t *log, const kg_ahead_t *a, const chunk_t *c)
 {
     const kg_slice_t head = kg_slice((const char *)&c->head, sizeof c->head);
-    if (c->off != kg_log_end_off(log) || c->head.seq != log->next_seq ||
+    if (c->off != kg_log_end_off(log) || c->head.seq != log->body->next_seq ||
         kg_log_write_parts(a->fd, &head, 1, c->off) < 0) {
         return false;
     }
-    kg_buf_clear(&log->win);
-    log->win_off = log->written = c->end;
-    log->last = c->last;
-    log->next_seq += c->events;
+    kg_buf_clear(&log->body->win);
+    log->body->win_off = log->body->written = c->end;
+    log->body->last = c->last;
+    log->body->next_seq += c->events;
     return true;
 }
 
@@ -256,7 +256,7 @@ size_t kg_log_take_ahead(kg_run_log_t *log, kg_ahead_t *a, size_t max, uint64_t 
 {
     size_t text = 0;
     *ret_units = 0;
-    if (log->ahead != a) {
+    if (log->body->ahead != a) {
         return 0;
     }
     while (a->taken < a->count && text < max && take_chunk(log, a, &a->chunks[a->taken])) {

@@ -15,22 +15,15 @@
 
 #define DAY_S UINT64_C(86400)
 
-typedef struct place {
+/* A sandbox. Its logs have one owner. */
+typedef struct kg_log_place {
     UT_hash_handle hh;
-    struct item *items; /* oldest end first */
+    kg_run_log_t *logs; /* oldest end first */
     uint64_t bytes;
     size_t count;
+    const char *owner; /* behind id */
     char id[];
 } place_t;
-
-typedef struct item {
-    UT_hash_handle hh; /* by the log's address */
-    struct item *prev, *next;
-    struct item *place_prev, *place_next;
-    kg_run_log_t *log;
-    place_t *place;
-    uint64_t charged;
-} item_t;
 
 typedef struct slim {
     UT_hash_handle hh; /* by run */
@@ -43,7 +36,7 @@ typedef struct slim {
 
 struct kg_run_budget {
     kg_run_budget_opts_t opts;
-    item_t *items, *by_log; /* oldest end first */
+    kg_run_log_t *logs;     /* oldest end first */
     place_t *places;        /* by sandbox */
     slim_t *slims, *by_run; /* oldest first */
     size_t count, slim_count;
@@ -93,18 +86,19 @@ static bool slim_insert(kg_run_budget_t *b, slim_t *slim)
 }
 
 /* Three strings in one block. */
-static int slim_names(slim_t *slim, const kg_run_meta_t *meta)
+static int slim_names(slim_t *slim, const kg_run_log_t *log)
 {
-    size_t run = strlen(meta->run) + 1;
-    size_t sandbox = strlen(meta->sandbox) + 1;
-    size_t owner = strlen(meta->owner) + 1;
+    const place_t *place = log->charge.place;
+    size_t run = strlen(log->run) + 1;
+    size_t sandbox = strlen(place->id) + 1;
+    size_t owner = strlen(place->owner) + 1;
     slim->strings = malloc(run + sandbox + owner);
     if (!slim->strings) {
         return -ENOMEM;
     }
-    memcpy(slim->strings, meta->run, run);
-    memcpy(slim->strings + run, meta->sandbox, sandbox);
-    memcpy(slim->strings + run + sandbox, meta->owner, owner);
+    memcpy(slim->strings, log->run, run);
+    memcpy(slim->strings + run, place->id, sandbox);
+    memcpy(slim->strings + run + sandbox, place->owner, owner);
     slim->view.run = slim->strings;
     slim->view.sandbox = slim->strings + run;
     slim->view.owner = slim->strings + run + sandbox;
@@ -180,7 +174,7 @@ static int slim_read(slim_t *slim, kg_run_log_t *log)
     if (rc == 0 && slim->json.len > KG_RUN_SLIM_JSON) {
         rc = slim_shorten(&slim->json);
     }
-    return rc < 0 ? rc : slim_names(slim, kg_run_log_meta(log));
+    return rc < 0 ? rc : slim_names(slim, log);
 }
 
 /* Best effort: without memory the run is simply forgotten. */
@@ -214,7 +208,7 @@ const kg_run_slim_t *kg_run_budget_slim(kg_run_budget_t *budget, const char *run
     return &slim->view;
 }
 
-/* --- items ---------------------------------------------------------------------------------------
+/* --- logs ----------------------------------------------------------------------------------------
  */
 
 static place_t *place_find(const kg_run_budget_t *b, const char *sandbox)
@@ -231,16 +225,19 @@ static bool place_insert(kg_run_budget_t *b, place_t *place, size_t len)
     return place->hh.tbl != NULL;
 }
 
-static place_t *place_of(kg_run_budget_t *b, const char *sandbox)
+static place_t *place_of(kg_run_budget_t *b, const kg_run_meta_t *meta)
 {
-    place_t *place = place_find(b, sandbox);
-    size_t len = strlen(sandbox);
+    place_t *place = place_find(b, meta->sandbox);
+    size_t len = strlen(meta->sandbox);
+    size_t owner = strlen(meta->owner);
     if (place) {
         return place;
     }
-    place = calloc(1, sizeof *place + len + 1);
+    place = calloc(1, sizeof *place + len + 1 + owner + 1);
     if (place) {
-        memcpy(place->id, sandbox, len);
+        memcpy(place->id, meta->sandbox, len);
+        memcpy(place->id + len + 1, meta->owner, owner);
+        place->owner = place->id + len + 1;
         if (!place_insert(b, place, len)) {
             free(place);
             place = NULL;
@@ -255,45 +252,46 @@ static uint64_t charge_of(const kg_run_log_t *log)
     return size > KG_RUN_BUDGET_FLOOR ? size : KG_RUN_BUDGET_FLOOR;
 }
 
-static void item_forget(kg_run_budget_t *b, item_t *item)
+/* Takes its reference away. */
+static void forget(kg_run_budget_t *b, kg_run_log_t *log)
 {
-    place_t *place = item->place;
-    b->bytes -= item->charged;
-    place->bytes -= item->charged;
+    place_t *place = log->charge.place;
+    b->bytes -= log->charge.bytes;
+    place->bytes -= log->charge.bytes;
     b->count--;
-    DL_DELETE2(place->items, item, place_prev,
-               place_next); // NOLINT(clang-analyzer-core.NullDereference)
+    DL_DELETE2(place->logs, log, charge.place_prev,
+               charge.place_next); // NOLINT(clang-analyzer-core.NullDereference)
     if (--place->count == 0) {
         HASH_DEL(b->places, place); // NOLINT(clang-analyzer-core.NullDereference)
         free(place);
     }
-    HASH_DEL(b->by_log, item); // NOLINT(clang-analyzer-core.NullDereference)
-    DL_DELETE(b->items, item); // NOLINT(clang-analyzer-core.NullDereference)
-    kg_run_log_unref(&item->log);
-    free(item);
+    DL_DELETE2(b->logs, log, charge.prev,
+               charge.next); // NOLINT(clang-analyzer-core.NullDereference)
+    log->charge = (kg_log_charge_t){0};
+    kg_run_log_unref(&log);
 }
 
 /* The log goes. The owner's callback must not call back into the budget. */
-static void item_expire(kg_run_budget_t *b, item_t *item, bool keep_slim, uint64_t now_wall_ns)
+static void expire(kg_run_budget_t *b, kg_run_log_t *log, bool keep_slim, uint64_t now_wall_ns)
 {
-    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = kg_run_log_ref(item->log);
+    KG_AUTO(kg_run_log_unref) kg_run_log_t *hold = kg_run_log_ref(log);
     if (keep_slim) {
         slim_keep(b, log, now_wall_ns);
     }
-    item_forget(b, item);
+    forget(b, log);
     if (b->opts.expired) {
-        b->opts.expired(b->opts.user, log);
+        b->opts.expired(b->opts.user, hold);
     }
-    kg_run_log_remove(log);
+    kg_run_log_remove(hold);
 }
 
-static uint64_t age_s(const item_t *item, uint64_t now_wall_ns)
+static uint64_t age_s(const kg_run_log_t *log, uint64_t now_wall_ns)
 {
-    uint64_t end = kg_run_log_finished_wall_ns(item->log);
+    uint64_t end = log->finished_wall_ns;
     return now_wall_ns > end ? (now_wall_ns - end) / KG_NS_PER_S : 0;
 }
 
-/* Whether the item's going would help. place NULL: the daemon's budget. */
+/* Whether a log's going would help. place NULL: the daemon's budget. */
 static bool over(const kg_run_budget_t *b, const place_t *place)
 {
     return place ? place->bytes > b->opts.sandbox_bytes : b->bytes > b->opts.daemon_bytes;
@@ -305,19 +303,19 @@ static bool over(const kg_run_budget_t *b, const place_t *place)
 static void shrink(kg_run_budget_t *b, const char *sandbox, bool past_retain, uint64_t now_wall_ns)
 {
     const place_t *place = sandbox ? place_find(b, sandbox) : NULL;
-    item_t *next = sandbox ? (place ? place->items : NULL) : b->items;
+    kg_run_log_t *next = sandbox ? (place ? place->logs : NULL) : b->logs;
     while (next && over(b, place)) {
-        item_t *item = next;
-        next = sandbox ? item->place_next : item->next;
-        uint64_t age = age_s(item, now_wall_ns);
-        if (sandbox && item->log->readers > 0) {
+        kg_run_log_t *log = next;
+        next = sandbox ? log->charge.place_next : log->charge.next;
+        uint64_t age = age_s(log, now_wall_ns);
+        if (sandbox && log->readers > 0) {
             continue;
         }
         if (past_retain && age < b->least_retain_s) {
             return; /* and the others are younger */
         }
-        if (!past_retain || age >= kg_run_log_meta(item->log)->retain_s) {
-            item_expire(b, item, true, now_wall_ns);
+        if (!past_retain || age >= log->retain_s) {
+            expire(b, log, true, now_wall_ns);
             if (!next) {
                 return; /* the place may have gone with its last log */
             }
@@ -335,98 +333,76 @@ static void make_room(kg_run_budget_t *b, const char *sandbox, uint64_t now_wall
 
 /* Both lists from their ends: after a restart logs come in the order of the directory, else last.
  */
-static void insert_by_end(kg_run_budget_t *b, item_t *item)
+static void insert_by_end(kg_run_budget_t *b, kg_run_log_t *log)
 {
-    uint64_t end = kg_run_log_finished_wall_ns(item->log);
-    item_t *at = b->items ? b->items->prev : NULL;
-    while (at && kg_run_log_finished_wall_ns(at->log) > end) {
-        at = at == b->items ? NULL : at->prev;
+    uint64_t end = log->finished_wall_ns;
+    kg_run_log_t *at = b->logs ? b->logs->charge.prev : NULL;
+    while (at && at->finished_wall_ns > end) {
+        at = at == b->logs ? NULL : at->charge.prev;
     }
-    DL_APPEND_ELEM(b->items, at, item);
-    item_t **mine = &item->place->items;
-    at = *mine ? (*mine)->place_prev : NULL;
-    while (at && kg_run_log_finished_wall_ns(at->log) > end) {
-        at = at == *mine ? NULL : at->place_prev;
+    DL_APPEND_ELEM2(b->logs, at, log, charge.prev, charge.next);
+    kg_run_log_t **mine = &log->charge.place->logs;
+    at = *mine ? (*mine)->charge.place_prev : NULL;
+    while (at && at->finished_wall_ns > end) {
+        at = at == *mine ? NULL : at->charge.place_prev;
     }
-    DL_APPEND_ELEM2(*mine, at, item, place_prev, place_next);
+    DL_APPEND_ELEM2(*mine, at, log, charge.place_prev, charge.place_next);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): one macro of uthash */
-static bool item_insert(kg_run_budget_t *b, item_t *item)
+/* The place's name outlives it there. */
+static void make_room_at(kg_run_budget_t *b, const place_t *place, uint64_t now_wall_ns)
 {
-    HASH_ADD_PTR(b->by_log, log, item);
-    return item->hh.tbl != NULL;
-}
-
-static void item_take_out(kg_run_budget_t *b, item_t *item)
-{
-    HASH_DEL(b->by_log, item);
-}
-
-static item_t *item_find(const kg_run_budget_t *b, const kg_run_log_t *log)
-{
-    item_t *item = NULL;
-    HASH_FIND_PTR(b->by_log, &log, item);
-    return item;
+    char sandbox[KG_ID_MAX];
+    (void)snprintf(sandbox, sizeof sandbox, "%s", place->id);
+    make_room(b, sandbox, now_wall_ns);
 }
 
 int kg_run_budget_add(kg_run_budget_t *b, kg_run_log_t *log, uint64_t now_wall_ns)
 {
-    item_t *item = item_find(b, log);
-    if (item || !kg_run_log_finished(log) || kg_run_log_expired(log)) {
+    if (log->charge.place || !log->finished || log->expired || !log->body) {
         return -EINVAL;
     }
-    item = calloc(1, sizeof *item);
-    if (!item) {
+    place_t *place = place_of(b, kg_run_log_meta(log));
+    if (!place) {
         return -ENOMEM;
     }
-    item->log = log;
-    if (!item_insert(b, item)) {
-        free(item);
-        return -ENOMEM;
+    if (log->retain_s < b->least_retain_s) {
+        b->least_retain_s = log->retain_s;
     }
-    item->place = place_of(b, kg_run_log_meta(log)->sandbox);
-    if (!item->place) {
-        item_take_out(b, item);
-        free(item);
-        return -ENOMEM;
-    }
-    (void)kg_run_log_ref(log);
-    if (kg_run_log_meta(log)->retain_s < b->least_retain_s) {
-        b->least_retain_s = kg_run_log_meta(log)->retain_s;
-    }
-    item->charged = charge_of(log);
-    item->place->bytes += item->charged;
-    item->place->count++;
-    b->bytes += item->charged;
+    log->charge.place = place;
+    log->charge.bytes = charge_of(log);
+    place->bytes += log->charge.bytes;
+    place->count++;
+    b->bytes += log->charge.bytes;
     b->count++;
-    insert_by_end(b, item);
-    make_room(b, kg_run_log_meta(log)->sandbox, now_wall_ns);
+    KG_AUTO(kg_run_log_unref) kg_run_log_t *hold = kg_run_log_ref(kg_run_log_ref(log));
+    insert_by_end(b, log);
+    make_room_at(b, place, now_wall_ns);
+    kg_log_settle(hold);
     return 0;
 }
 
 void kg_run_budget_update(kg_run_budget_t *b, kg_run_log_t *log, uint64_t now_wall_ns)
 {
-    item_t *item = item_find(b, log);
-    if (!item) {
+    place_t *place = log->charge.place;
+    if (!place) {
         return;
     }
     uint64_t charge = charge_of(log);
-    b->bytes += charge - item->charged;
-    item->place->bytes += charge - item->charged;
-    item->charged = charge;
-    KG_AUTO(kg_run_log_unref) kg_run_log_t *hold = kg_run_log_ref(log);
-    make_room(b, kg_run_log_meta(hold)->sandbox, now_wall_ns);
+    b->bytes += charge - log->charge.bytes;
+    place->bytes += charge - log->charge.bytes;
+    log->charge.bytes = charge;
+    make_room_at(b, place, now_wall_ns);
 }
 
 void kg_run_budget_drop_sandbox(kg_run_budget_t *b, const char *sandbox)
 {
     place_t *place = place_find(b, sandbox);
-    item_t *next = place ? place->items : NULL;
+    kg_run_log_t *next = place ? place->logs : NULL;
     while (next) {
-        item_t *item = next;
-        next = item->place_next;
-        item_expire(b, item, false, 0);
+        kg_run_log_t *log = next;
+        next = log->charge.place_next;
+        expire(b, log, false, 0);
     }
     slim_t *slim, *after;
     DL_FOREACH_SAFE (b->slims, slim, after) {
@@ -442,9 +418,7 @@ static void make_room_everywhere(kg_run_budget_t *b, uint64_t now_wall_ns)
     place_t *place, *next;
     HASH_ITER (hh, b->places, place, next) {
         if (over(b, place)) {
-            char sandbox[KG_ID_MAX]; /* the place goes with its last log */
-            (void)snprintf(sandbox, sizeof sandbox, "%s", place->id);
-            make_room(b, sandbox, now_wall_ns);
+            make_room_at(b, place, now_wall_ns);
         }
     }
 }
@@ -452,14 +426,15 @@ static void make_room_everywhere(kg_run_budget_t *b, uint64_t now_wall_ns)
 void kg_run_budget_tick(kg_run_budget_t *b, uint64_t now_wall_ns)
 {
     make_room_everywhere(b, now_wall_ns);
-    item_t *item, *next;
-    DL_FOREACH_SAFE (b->items, item, next) {
-        uint64_t age = age_s(item, now_wall_ns);
+    kg_run_log_t *log, *next;
+    DL_FOREACH_SAFE2(b->logs, log, next, charge.next)
+    {
+        uint64_t age = age_s(log, now_wall_ns);
         if (age < b->opts.keep_s) {
             break; /* the others ended later */
         }
-        if (age >= kg_run_log_meta(item->log)->retain_s) {
-            item_expire(b, item, true, now_wall_ns);
+        if (age >= log->retain_s) {
+            expire(b, log, true, now_wall_ns);
         }
     }
     while (b->slims && b->slims->until_wall_ns <= now_wall_ns) {
@@ -490,8 +465,8 @@ void kg_run_budget_destroy(kg_run_budget_t **budget)
     if (!b) {
         return;
     }
-    while (b->items) {
-        item_forget(b, b->items);
+    while (b->logs) {
+        forget(b, b->logs);
     }
     while (b->slims) {
         slim_drop(b, b->slims);

@@ -9,7 +9,7 @@
 
 typedef struct kg_run_budget kg_run_budget_t;
 
-/* Called before a log is removed: its owner drops its own references. */
+/* Called before a log is removed, which may be at rest: its owner drops its own references. */
 typedef void kg_run_budget_fn(void *user, kg_run_log_t *log);
 
 typedef struct kg_run_budget_opts {
@@ -24,7 +24,8 @@ typedef struct kg_run_budget_opts {
 int kg_run_budget_create(const kg_run_budget_opts_t *opts, kg_run_budget_t **ret_budget);
 void kg_run_budget_destroy(kg_run_budget_t **budget); /* files stay */
 
-/* Takes a reference of a finished (published) log and makes room. now: wall clock. */
+/* Takes a reference of a finished (published) log, which comes to rest (log.h) unless somebody
+ * needs it, and makes room. now: wall clock. A log is in one budget at most: -EINVAL. */
 int kg_run_budget_add(kg_run_budget_t *budget, kg_run_log_t *log, uint64_t now_wall_ns);
 /* A finished log grew (late output). */
 void kg_run_budget_update(kg_run_budget_t *budget, kg_run_log_t *log, uint64_t now_wall_ns);

@@ -682,7 +682,7 @@ int kg_bundle_append(kg_bundle_t *b, kg_run_log_t *log, kg_event_type_t type)
             w.parts[i].data = small.data + w.offs[i];
         }
     }
-    bool r = strcmp(log->meta.language, "r") == 0;
+    bool r = strcmp(log->body->meta.language, "r") == 0;
     unsigned flags =
         b->main ? KG_REC_MAIN : (r && b->value && type == KG_EVENT_DISPLAY ? KG_REC_VALUE : 0);
     const kg_log_event_t event = {.type = type,

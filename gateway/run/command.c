@@ -88,7 +88,7 @@ int kg_log_append_command_end(kg_run_log_t *log, const kg_command_end_t *end)
     rich.data_at = (uint32_t)out.len;
     rc = rc < 0 ? rc : kg_buf_append_cstr(&out, truncated);
     rich.text_at = (uint32_t)out.len;
-    rc = rc < 0 ? rc : kg_log_put_truncated(&out, &log->account);
+    rc = rc < 0 ? rc : kg_log_put_truncated(&out, &log->body->account);
     rc = rc < 0 ? rc : kg_buf_append_cstr(&out, KG_LOG_LATE_FIELD);
     rich.main_at = (uint32_t)out.len;
     rc = rc < 0 ? rc : kg_buf_append_cstr(&out, ",\"usage\":{");

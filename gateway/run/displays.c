@@ -36,7 +36,7 @@ static void drop_entry(kg_displays_t *displays, entry_t *entry)
 {
     HASH_DEL(displays->entries, entry);
     for (size_t i = 0; i < entry->count; i++) {
-        kg_run_log_unref(&entry->targets[i].log);
+        kg_log_release(&entry->targets[i].log);
     }
     free(entry);
 }
@@ -94,7 +94,7 @@ static entry_t *add(kg_displays_t *displays, kg_slice_t id)
 
 static void forget_target(entry_t *entry, size_t i)
 {
-    kg_run_log_unref(&entry->targets[i].log);
+    kg_log_release(&entry->targets[i].log);
     entry->count--;
     memmove(&entry->targets[i], &entry->targets[i + 1],
             (entry->count - i) * sizeof entry->targets[0]);
@@ -108,7 +108,7 @@ uint32_t kg_displays_assign(kg_displays_t *displays, kg_slice_t id, kg_run_log_t
             return entry->targets[i].did;
         }
     }
-    if (log->next_did >= KG_LOG_DISPLAYS_MAX) {
+    if (log->body->next_did >= KG_LOG_DISPLAYS_MAX) {
         return 0;
     }
     entry = entry ? entry : add(displays, id);
@@ -118,8 +118,8 @@ uint32_t kg_displays_assign(kg_displays_t *displays, kg_slice_t id, kg_run_log_t
     if (entry->count == TARGETS_MAX) {
         forget_target(entry, 0);
     }
-    uint32_t did = ++log->next_did;
-    entry->targets[entry->count++] = (kg_display_target_t){kg_run_log_ref(log), did};
+    uint32_t did = ++log->body->next_did;
+    entry->targets[entry->count++] = (kg_display_target_t){kg_log_hold(log), did};
     return did;
 }
 

@@ -33,6 +33,10 @@
  * which is over by then. */
 #define KG_RUN_START_WAIT_NS UINT64_C(25000000)
 
+/* Bytes of a log that is given up in memory while nobody reads it, and read again as a whole when
+ * somebody does: some 0.2 ms. */
+#define KG_RUN_REST_MAX 262144U
+
 #define KG_RUN_BUDGET_SANDBOX (UINT64_C(64) << 20) /* default, finished logs of one sandbox */
 #define KG_RUN_BUDGET_DAEMON (UINT64_C(1) << 30)   /* default, all finished logs */
 #define KG_RUN_BUDGET_FLOOR                                                                        \

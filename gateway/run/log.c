@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gateway/base/str.h"
 #include "gateway/run/log_int.h"
 
 static const char *const event_names[KG_EVENT_COUNT] = {"meta",   "queued",  "started",   "stdout",
@@ -51,10 +52,13 @@ static int copy_meta(kg_run_log_t *log, const kg_run_meta_t *meta)
 {
     const char *const from[] = {meta->run,      meta->sandbox, meta->context,   meta->owner,
                                 meta->language, meta->key,     meta->code_hash, meta->command};
-    log->meta = *meta;
-    const char **const to[] = {&log->meta.run,       &log->meta.sandbox,  &log->meta.context,
-                               &log->meta.owner,     &log->meta.language, &log->meta.key,
-                               &log->meta.code_hash, &log->meta.command};
+    kg_run_meta_t *m = &log->body->meta;
+    *m = *meta;
+    log->created_wall_ns = meta->created_wall_ns;
+    log->retain_s = meta->retain_s;
+    (void)kg_format(log->run, sizeof log->run, "%s", meta->run);
+    const char **const to[] = {&m->run,      &m->sandbox, &m->context,   &m->owner,
+                               &m->language, &m->key,     &m->code_hash, &m->command};
     size_t size = 0;
     for (size_t i = 0; i < KG_ARRAY_LEN(from); i++) {
         size += from[i] ? strlen(from[i]) + 1 : 1;
@@ -63,7 +67,7 @@ static int copy_meta(kg_run_log_t *log, const kg_run_meta_t *meta)
     if (!block) {
         return -ENOMEM;
     }
-    log->strings = block;
+    log->body->strings = block;
     for (size_t i = 0; i < KG_ARRAY_LEN(from); i++) {
         size_t n = from[i] ? strlen(from[i]) : 0;
         if (n > 0) {
@@ -85,7 +89,7 @@ static int meta_field(kg_buf_t *out, const char *name, const char *value)
 static int append_meta(kg_run_log_t *log)
 {
     KG_AUTO_BUF kg_buf_t json = {0};
-    const kg_run_meta_t *m = &log->meta;
+    const kg_run_meta_t *m = &log->body->meta;
     int rc = kg_buf_printf(
         &json, "{\"version\":1,\"created\":%llu,\"retain\":%u,\"ansi\":%s,\"silent\":%s",
         (unsigned long long)m->created_wall_ns, m->retain_s, m->ansi ? "true" : "false",
@@ -121,15 +125,11 @@ int kg_run_log_create(const kg_run_log_opts_t *opts,
     if (!meta->run || !kg_id_valid("run", meta->run)) {
         return -EINVAL;
     }
-    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = calloc(1, sizeof *log);
+    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = kg_log_new(opts);
     if (!log) {
         return -ENOMEM;
     }
-    log->refs = 1;
-    log->opts = *opts;
     log->opts.dirty = NULL; /* the meta record alone is not worth a flush */
-    log->fd = -1;
-    log->execution_count = -1;
     int rc = copy_meta(log, meta);
     rc = rc < 0 ? rc : append_meta(log);
     if (rc < 0) {
@@ -139,30 +139,6 @@ int kg_run_log_create(const kg_run_log_opts_t *opts,
     log->dirty = false;
     *ret_log = KG_TAKE(log);
     return 0;
-}
-
-kg_run_log_t *kg_run_log_ref(kg_run_log_t *log)
-{
-    log->refs++;
-    return log;
-}
-
-void kg_run_log_unref(kg_run_log_t **log)
-{
-    kg_run_log_t *l = *log;
-    *log = NULL;
-    if (!l || --l->refs > 0) {
-        return;
-    }
-    kg_log_void_ahead(l);
-    if (l->fd >= 0) {
-        (void)close(l->fd);
-    }
-    kg_buf_fini(&l->win);
-    free(l->index);
-    free(l->updates);
-    free(l->strings);
-    free(l);
 }
 
 /* --- watchers -----------------------------------------------------------------------------------
@@ -195,6 +171,7 @@ void kg_run_log_unwatch(kg_run_log_t *log, kg_run_watch_t *watch)
         watch->next->prev = watch->prev;
     }
     watch->prev = watch->next = NULL;
+    kg_log_settle(log);
 }
 
 /* A watcher may unwatch any (the cursor moves on with it), and may drop the last reference. */
@@ -221,46 +198,47 @@ void kg_log_mark_dirty(kg_run_log_t *log)
     }
 }
 
-static void note_index(kg_run_log_t *log, uint64_t off, const kg_rec_t *rec)
+static void note_index(kg_log_body_t *body, uint64_t off, const kg_rec_t *rec)
 {
     size_t block = rec->seq / KG_LOG_INDEX_STEP;
-    if (block + 1 == log->index_len) {
-        log->index[block].has |= kg_rec_bit(rec);
+    if (block + 1 == body->index_len) {
+        body->index[block].has |= kg_rec_bit(rec);
         return;
     }
-    if (rec->seq % KG_LOG_INDEX_STEP != 0 || block != log->index_len) {
+    if (rec->seq % KG_LOG_INDEX_STEP != 0 || block != body->index_len) {
         return;
     }
-    if (log->index_len == log->index_cap) {
-        size_t cap = log->index_cap ? log->index_cap * 2 : 4;
-        kg_log_block_t *grown = realloc(log->index, cap * sizeof *grown);
+    if (body->index_len == body->index_cap) {
+        size_t cap = body->index_cap ? body->index_cap * 2 : 4;
+        kg_log_block_t *grown = realloc(body->index, cap * sizeof *grown);
         if (!grown) {
             return; /* seeking walks further then */
         }
-        log->index = grown;
-        log->index_cap = cap;
+        body->index = grown;
+        body->index_cap = cap;
     }
-    log->index[log->index_len++] = (kg_log_block_t){.off = off, .has = kg_rec_bit(rec)};
+    body->index[body->index_len++] = (kg_log_block_t){.off = off, .has = kg_rec_bit(rec)};
 }
 
-static void note_update(kg_run_log_t *log, uint64_t off, uint32_t did)
+static void note_update(const kg_run_log_t *log, uint64_t off, uint32_t did)
 {
+    kg_log_body_t *body = log->body;
     if (did == 0 || did > KG_LOG_DISPLAYS_MAX) {
         return;
     }
-    if (did > log->updates_len) {
+    if (did > body->updates_len) {
         size_t len = did < 4 ? 4 : (size_t)did * 2;
-        kg_log_update_t *grown = realloc(log->updates, len * sizeof *grown);
+        kg_log_update_t *grown = realloc(body->updates, len * sizeof *grown);
         if (!grown) {
             return; /* the display keeps its older value in the Execution; the event is there */
         }
-        memset(grown + log->updates_len, 0, (len - log->updates_len) * sizeof *grown);
-        log->updates = grown;
-        log->updates_len = len;
+        memset(grown + body->updates_len, 0, (len - body->updates_len) * sizeof *grown);
+        body->updates = grown;
+        body->updates_len = len;
     }
-    log->updates[did - 1].live = off;
+    body->updates[did - 1].live = off;
     if (!log->finished) {
-        log->updates[did - 1].frozen = off;
+        body->updates[did - 1].frozen = off;
     }
 }
 
@@ -285,9 +263,9 @@ void kg_log_note(kg_run_log_t *log, uint64_t off, const kg_rec_t *rec, const kg_
     if (rec->type == KG_EVENT_META) {
         return;
     }
-    note_index(log, off, rec);
+    note_index(log->body, off, rec);
     log->published_seq = rec->seq + 1;
-    note_view(&log->live, off, rec);
+    note_view(&log->body->live, off, rec);
     if (rec->flags & KG_REC_LATE) {
         log->late = true;
     }
@@ -299,7 +277,7 @@ void kg_log_note(kg_run_log_t *log, uint64_t off, const kg_rec_t *rec, const kg_
     } else if (rec->type == KG_EVENT_RESULT && !log->finished) {
         log->finished = true;
         log->result_off = off;
-        log->frozen = log->live;
+        log->body->frozen = log->body->live;
         log->status = rec->units < KG_RUN_STATUS_COUNT ? (kg_run_status_t)rec->units : KG_RUN_ERROR;
         log->finished_wall_ns = (uint64_t)rich->data_len << 32 | rich->data_src;
     }
@@ -368,14 +346,14 @@ int kg_run_log_flush(kg_run_log_t *log)
 {
     int told = 0;
     log->dirty = log->asks = log->tells = false;
-    if (log->expired) {
+    if (log->expired || !log->body) {
         return 0;
     }
     write_out(log);
     int rc = publish(log);
     if (rc < 0) { /* the file cannot be read back: what is still in memory goes on without it */
         kg_log_break(log, rc);
-        log->published = log->published < log->win_off ? log->win_off : log->published;
+        log->published = log->published < log->body->win_off ? log->body->win_off : log->published;
         (void)publish(log);
     }
     if (log->error < 0) {
@@ -398,32 +376,40 @@ void kg_run_log_remove(kg_run_log_t *log)
         return;
     }
     KG_AUTO(kg_run_log_unref) kg_run_log_t *hold = kg_run_log_ref(log);
+    if (log->body) {
+        kg_log_void_ahead(log);
+    }
+    uint64_t size = kg_run_log_size(log);
     log->expired = true;
-    kg_log_void_ahead(log);
     if (log->fd >= 0) {
         (void)close(log->fd);
         log->fd = -1;
     }
     if (log->name[0] && log->opts.spares) {
-        kg_run_spares_give(log->opts.spares, log->name, log->written);
+        kg_run_spares_give(log->opts.spares, log->name, size);
     } else if (log->name[0]) {
         (void)unlinkat(log->opts.dirfd, log->name, 0);
     }
-    kg_buf_fini(&log->win);
-    free(log->index);
-    free(log->updates);
-    log->index = NULL;
-    log->updates = NULL;
-    log->index_len = log->index_cap = log->updates_len = 0;
+    kg_log_settle(log);
     notify(hold);
 }
 
 /* --- getters ------------------------------------------------------------------------------------
  */
 
+const char *kg_run_log_id(const kg_run_log_t *log)
+{
+    return log->run;
+}
+
+uint64_t kg_run_log_created_wall_ns(const kg_run_log_t *log)
+{
+    return log->created_wall_ns;
+}
+
 const kg_run_meta_t *kg_run_log_meta(const kg_run_log_t *log)
 {
-    return &log->meta;
+    return log->body ? &log->body->meta : NULL;
 }
 
 uint64_t kg_run_log_size(const kg_run_log_t *log)

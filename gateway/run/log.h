@@ -125,8 +125,18 @@ void kg_run_log_save_start(kg_run_log_t *log);
  * called), appends are ignored. */
 void kg_run_log_remove(kg_run_log_t *log);
 
-/* Getters; strings until the log goes. */
-const kg_run_meta_t *kg_run_log_meta(const kg_run_log_t *log);
+/* A finished log in a budget (budget.h) that nobody reads, watches or may append to comes to rest,
+ * if it is no larger than KG_RUN_REST_MAX: no more of it is in memory than lists and budgets ask
+ * for. The first reader or mapper wakes it: its file is read again. This does so for a caller that
+ * asks for its meta; it lasts until somebody who needs the log has come and gone. 0 also when it is
+ * awake. -ENOMEM; -ESTALE when it has expired; -EIO, -errno when the file is gone or is not what it
+ * was. */
+int kg_run_log_wake(kg_run_log_t *log);
+
+/* Getters; strings until the log goes or rests. */
+const char *kg_run_log_id(const kg_run_log_t *log); /* its run's */
+uint64_t kg_run_log_created_wall_ns(const kg_run_log_t *log);
+const kg_run_meta_t *kg_run_log_meta(const kg_run_log_t *log); /* NULL of a log at rest */
 uint64_t kg_run_log_size(const kg_run_log_t *log); /* bytes on disk, with those not yet written */
 uint64_t kg_run_log_next_seq(const kg_run_log_t *log);       /* published events */
 bool kg_run_log_started(const kg_run_log_t *log);            /* a `started` event is in it */

@@ -94,11 +94,11 @@ int kg_log_put_truncated(kg_buf_t *out, const kg_log_account_t *account)
 static int append_result(kg_run_log_t *log, kg_slice_t error, const kg_log_end_t *end)
 {
     KG_AUTO_BUF kg_buf_t out = {0};
-    int64_t count = log->meta.silent ? -1 : end->execution_count;
+    int64_t count = log->body->meta.silent ? -1 : end->execution_count;
     kg_rich_t rich = {.data_src = (uint32_t)end->wall_ns,
                       .data_len = (uint32_t)(end->wall_ns >> 32)};
     int rc = kg_buf_append_cstr(&out, ",\"context\":");
-    rc = rc < 0 ? rc : kg_json_quote_cstr(&out, log->meta.context);
+    rc = rc < 0 ? rc : kg_json_quote_cstr(&out, log->body->meta.context);
     rc = rc < 0 ? rc : kg_buf_append_cstr(&out, ",\"execution_count\":");
     rc = rc < 0      ? rc
          : count < 0 ? kg_buf_append_cstr(&out, "null")
@@ -107,7 +107,7 @@ static int append_result(kg_run_log_t *log, kg_slice_t error, const kg_log_end_t
     rich.data_at = (uint32_t)out.len;
     rc = rc < 0 ? rc : append_json_text(&out, "\"error\":", error, ",\"truncated\":");
     rich.text_at = (uint32_t)out.len;
-    rc = rc < 0 ? rc : kg_log_put_truncated(&out, &log->account);
+    rc = rc < 0 ? rc : kg_log_put_truncated(&out, &log->body->account);
     rc = rc < 0 ? rc : kg_buf_append_cstr(&out, KG_LOG_LATE_FIELD);
     rich.main_at = (uint32_t)out.len;
     rc = rc < 0 ? rc : put_usage(&out, &end->usage);

@@ -112,21 +112,16 @@ typedef struct kg_log_stage {
 
 typedef struct kg_ahead kg_ahead_t; /* gateway/run/mapper.h */
 
-struct kg_run_log {
-    unsigned refs;
-    kg_run_log_opts_t opts;
+/* What it takes to write a log, and to find what is in it. A log at rest has none: its file tells
+ * all of that (log_rest.c). */
+typedef struct kg_log_body {
     kg_run_meta_t meta;
     char *strings; /* meta's, in one block */
-    char name[KG_RUN_NAME_MAX];
-    int fd;
-    bool full;        /* it is broken, and what of it may be held in memory is */
-    unsigned readers; /* keep the file open */
 
     kg_buf_t win; /* the file from win_off to its end; all of it, or since the last big record */
     uint64_t win_off;
-    uint64_t written;   /* on disk so far */
-    uint64_t published; /* visible so far */
-    uint32_t next_seq, published_seq;
+    uint64_t written; /* on disk so far */
+    uint32_t next_seq;
     uint64_t last;        /* where the last appended record begins */
     uint64_t open;        /* offset of the text record that can still grow, 0 = none */
     uint32_t open_suffix; /* bytes behind its text */
@@ -141,13 +136,35 @@ struct kg_run_log {
 
     kg_log_stage_t stage;
     kg_ahead_t *ahead; /* what a worker writes, or has written, behind the end; NULL = nothing */
+} kg_log_body_t;
 
+/* A finished log's place in a budget (budget.c). */
+typedef struct kg_log_charge {
+    struct kg_log_place *place;            /* NULL = it is in none */
+    kg_run_log_t *prev, *next;             /* of all, oldest end first */
+    kg_run_log_t *place_prev, *place_next; /* of its sandbox, likewise */
+    uint64_t bytes;
+} kg_log_charge_t;
+
+struct kg_run_log {
+    kg_log_body_t *body; /* NULL = at rest */
+    unsigned refs;
+    unsigned writers; /* of refs: those that may append (kg_log_hold) */
+    unsigned readers; /* keep the file open */
+    int fd;
+    kg_run_log_opts_t opts;
     kg_run_watch_t *watches, *cursor;
+    kg_log_charge_t charge;
+
+    uint64_t published; /* visible so far */
     uint64_t result_off;
-    uint64_t finished_wall_ns;
+    uint64_t created_wall_ns, finished_wall_ns;
     int64_t execution_count; /* of `started`, < 0 = null */
+    uint32_t published_seq;
+    uint32_t retain_s;
     kg_run_status_t status;
     int error; /* what broke it */
+    bool full; /* it is broken, and what of it may be held in memory is */
     bool dirty, started, finished, expired, late, broken;
     bool ended;    /* `result` was appended */
     bool asks;     /* `input_request` was, since the last flush */
@@ -156,7 +173,21 @@ struct kg_run_log {
     bool late_cut; /* something was cut after it */
     bool news;     /* the watchers were not called yet */
     bool retried;
+    char run[KG_ID_SHORT_MAX];
+    char name[KG_RUN_NAME_MAX]; /* of its file */
 };
+
+/* --- at rest and awake (log_rest.c) -------------------------------------------------------------
+ */
+
+/* Without a body: what created_wall_ns and the like say is the caller's. NULL = no memory. */
+kg_run_log_t *kg_log_new(const kg_run_log_opts_t *opts);
+/* Whoever appends to a log, or may, holds it: it stays awake. The log must be so. */
+kg_run_log_t *kg_log_hold(kg_run_log_t *log);
+void kg_log_release(kg_run_log_t **log); /* NULL ok */
+void kg_log_close(kg_run_log_t *log);    /* lets go of window and file when they are not needed */
+/* That, and of all that the file tells. */
+void kg_log_settle(kg_run_log_t *log);
 
 /* --- appending (log.c, log_write.c). 0 or -ENOMEM; what a broken log loses is counted. ---------
  */
@@ -250,8 +281,12 @@ int kg_log_write_big(kg_run_log_t *log, const kg_slice_t *parts, size_t count, s
 /* The log cannot be written: forgets what was not published, counts it. */
 void kg_log_break(kg_run_log_t *log, int error);
 int kg_log_open(kg_run_log_t *log, bool create);
-void kg_log_settle(kg_run_log_t *log); /* lets go of window and file when they are not needed */
 uint64_t kg_log_end_off(const kg_run_log_t *log);
+/* What is before it is in the file alone. */
+static inline uint64_t kg_log_win_off(const kg_run_log_t *log)
+{
+    return log->body ? log->body->win_off : log->published;
+}
 
 /* Exactly len bytes at off (published or not). -EIO, -errno. */
 int kg_log_read(kg_run_log_t *log, uint64_t off, void *dst, size_t len);
@@ -267,6 +302,9 @@ static inline uint64_t kg_rec_next(uint64_t off, const kg_rec_t *rec)
 }
 /* False when a place is outside of the payload, the type unknown or the like. */
 bool kg_rec_sane(const kg_rec_t *rec, const kg_rich_t *rich);
+/* Meta and all good records of the first size bytes (of body and log, which know nothing yet).
+ * Where they end. -EBADMSG: it is no log. */
+int kg_log_walk(kg_run_log_t *log, uint64_t size, uint64_t *ret_end);
 static inline bool kg_rec_is_output(const kg_rec_t *rec)
 {
     return rec->type == KG_EVENT_STDOUT || rec->type == KG_EVENT_STDERR ||

@@ -61,7 +61,7 @@ static int read_meta(kg_run_log_t *log, const char *json, size_t len)
 {
     static const char *const names[] = {"run",      "sandbox", "context",   "owner",
                                         "language", "key",     "code_hash", "command"};
-    kg_run_meta_t *m = &log->meta;
+    kg_run_meta_t *m = &log->body->meta;
     const char **const to[] = {&m->run,      &m->sandbox, &m->context,   &m->owner,
                                &m->language, &m->key,     &m->code_hash, &m->command};
     kg_json_value_t object;
@@ -78,9 +78,9 @@ static int read_meta(kg_run_log_t *log, const char *json, size_t len)
         }
     }
     size_t size;
-    log->strings = kg_buf_steal(&block, &size);
+    log->body->strings = kg_buf_steal(&block, &size);
     for (size_t i = 0; i < KG_ARRAY_LEN(names); i++) {
-        *to[i] = log->strings + starts[i];
+        *to[i] = log->body->strings + starts[i];
     }
     m->created_wall_ns = (uint64_t)meta_int(object, "created");
     int64_t retain = meta_int(object, "retain");
@@ -88,7 +88,13 @@ static int read_meta(kg_run_log_t *log, const char *json, size_t len)
     m->timeout_ms = (uint64_t)meta_int(object, "timeout");
     m->ansi = kg_json_get(object, "ansi").type == KG_JSON_TRUE;
     m->silent = kg_json_get(object, "silent").type == KG_JSON_TRUE;
-    return kg_id_valid("run", m->run) ? 0 : -EBADMSG;
+    if (!kg_id_valid("run", m->run) || strlen(m->run) >= sizeof log->run) {
+        return -EBADMSG;
+    }
+    memcpy(log->run, m->run, strlen(m->run) + 1);
+    log->created_wall_ns = m->created_wall_ns;
+    log->retain_s = m->retain_s;
+    return 0;
 }
 
 static int recover_meta(kg_run_log_t *log, uint64_t size, char *chunk)
@@ -111,14 +117,14 @@ static int recover_meta(kg_run_log_t *log, uint64_t size, char *chunk)
 static void recount(kg_run_log_t *log, const kg_rec_t *rec)
 {
     if (rec->type == KG_EVENT_STDOUT) {
-        log->account.kept[KG_CUT_STDOUT] += rec->units;
+        log->body->account.kept[KG_CUT_STDOUT] += rec->units;
     } else if (rec->type == KG_EVENT_STDERR) {
-        log->account.kept[KG_CUT_STDERR] += rec->units;
+        log->body->account.kept[KG_CUT_STDERR] += rec->units;
     } else if (rec->type == KG_EVENT_DISPLAY || rec->type == KG_EVENT_UPDATE) {
-        log->account.kept[KG_CUT_RESULT] += rec->units;
+        log->body->account.kept[KG_CUT_RESULT] += rec->units;
     } else if (rec->type == KG_EVENT_TRUNCATED && rec->units < KG_CUT_COUNT) {
-        log->account.said[rec->units] = true;
-        log->account.cut[rec->units] = KG_CUT_UNKNOWN;
+        log->body->account.said[rec->units] = true;
+        log->body->account.cut[rec->units] = KG_CUT_UNKNOWN;
         log->late_cut = log->late_cut || (rec->flags & KG_REC_LATE);
     }
 }
@@ -136,7 +142,7 @@ static uint64_t recover_records(kg_run_log_t *log, uint64_t size, char *chunk)
         }
         bool first = off == 0;
         bool fits = first ? rec.type == KG_EVENT_META
-                          : rec.type != KG_EVENT_META && rec.seq == log->next_seq &&
+                          : rec.type != KG_EVENT_META && rec.seq == log->body->next_seq &&
                                 rec.seq < UINT32_MAX - 1 &&
                                 log->ended == ((rec.flags & KG_REC_LATE) != 0);
         if (!fits || !sum_fits(log, off, &rec, chunk)) {
@@ -144,10 +150,26 @@ static uint64_t recover_records(kg_run_log_t *log, uint64_t size, char *chunk)
         }
         kg_log_note(log, off, &rec, &rich);
         recount(log, &rec);
-        log->next_seq += first ? 0 : 1;
+        log->body->next_seq += first ? 0 : 1;
         log->ended = log->finished;
         off = kg_rec_next(off, &rec);
     }
+}
+
+int kg_log_walk(kg_run_log_t *log, uint64_t size, uint64_t *ret_end)
+{
+    KG_AUTO_FREE char *chunk = malloc(CHUNK);
+    if (!chunk) {
+        return -ENOMEM;
+    }
+    int rc = recover_meta(log, size, chunk);
+    if (rc < 0) {
+        return rc;
+    }
+    *ret_end = recover_records(log, size, chunk);
+    log->body->next_did = (uint32_t)log->body->updates_len; /* not given again: who gave them
+                                                               is gone */
+    return 0;
 }
 
 static int recover_file(kg_run_log_t *log)
@@ -163,22 +185,17 @@ static int recover_file(kg_run_log_t *log)
     if (!S_ISREG(st.st_mode)) {
         return -EBADMSG;
     }
-    KG_AUTO_FREE char *chunk = malloc(CHUNK);
-    if (!chunk) {
-        return -ENOMEM;
-    }
     uint64_t size = (uint64_t)st.st_size;
-    log->win_off = log->written = log->published = size; /* all of it is on disk */
-    rc = recover_meta(log, size, chunk);
+    uint64_t end;
+    log->body->win_off = log->body->written = log->published = size; /* all of it is on disk */
+    rc = kg_log_walk(log, size, &end);
     if (rc < 0) {
         return rc;
     }
-    uint64_t end = recover_records(log, size, chunk);
     if (end < size && ftruncate(log->fd, (off_t)end) < 0) {
         return -errno;
     }
-    log->win_off = log->written = log->published = end;
-    log->next_did = (uint32_t)log->updates_len; /* not given again: its context is gone */
+    log->body->win_off = log->body->written = log->published = end;
     return 0;
 }
 
@@ -187,15 +204,11 @@ int kg_run_log_recover(const kg_run_log_opts_t *opts,
                        kg_run_log_t **ret_log,
                        kg_err_t *err)
 {
-    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = calloc(1, sizeof *log);
+    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = kg_log_new(opts);
     if (!log) {
         (void)kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "%s: out of memory", name);
         return -ENOMEM;
     }
-    log->refs = 1;
-    log->opts = *opts;
-    log->fd = -1;
-    log->execution_count = -1;
     size_t len = strlen(name);
     if (len == 0 || len >= sizeof log->name || strchr(name, '/')) {
         (void)kg_err_set(err, KG_ERR_INTERNAL, "%.64s is not the name of a log", name);
@@ -211,9 +224,7 @@ int kg_run_log_recover(const kg_run_log_opts_t *opts,
     if (rc < 0) {
         return rc;
     }
-    if (log->finished) {
-        kg_log_settle(log);
-    }
+    kg_log_close(log);
     *ret_log = KG_TAKE(log);
     return 0;
 }
@@ -223,7 +234,7 @@ int kg_run_log_finish_recovered(kg_run_log_t *log, bool lost)
     if (log->ended) {
         return 0;
     }
-    if (log->meta.command[0]) {
+    if (log->body->meta.command[0]) {
         const kg_command_end_t gone = {
             .status = KG_RUN_GATEWAY_RESTART,
             .signal = SIGKILL,

@@ -72,7 +72,7 @@ void kg_check_begin(kg_check_t *check, const kg_rec_t *rec)
 
 uint64_t kg_log_end_off(const kg_run_log_t *log)
 {
-    return log->win_off + log->win.len;
+    return log->body ? log->body->win_off + log->body->win.len : log->published;
 }
 
 int kg_log_open(kg_run_log_t *log, bool create)
@@ -101,23 +101,6 @@ int kg_log_open(kg_run_log_t *log, bool create)
     log->fd = spare.fd;
     memcpy(log->name, spare.name, sizeof log->name);
     return 0;
-}
-
-/* The window and, without readers, the file are not needed while nothing is appended. */
-void kg_log_settle(kg_run_log_t *log)
-{
-    if (!log->finished || log->dirty || log->expired || log->written < kg_log_end_off(log)) {
-        return;
-    }
-    if (log->readers > 0 && log->win.len <= KG_LOG_WINDOW_READ) {
-        return; /* from memory they have it sooner than from the file */
-    }
-    log->win_off = kg_log_end_off(log);
-    kg_buf_fini(&log->win);
-    if (log->readers == 0 && log->fd >= 0) {
-        (void)close(log->fd);
-        log->fd = -1;
-    }
 }
 
 /* All of iov at off; iov is used up. */
@@ -158,20 +141,20 @@ static int take_back(int fd, uint64_t off, int rc)
 int kg_log_write_out(kg_run_log_t *log)
 {
     uint64_t end = kg_log_end_off(log);
-    if (log->written == end) {
+    if (log->body->written == end) {
         return 0;
     }
     int rc = kg_log_open(log, true);
     if (rc < 0) {
         return rc;
     }
-    size_t skip = (size_t)(log->written - log->win_off);
-    struct iovec iov = {log->win.data + skip, log->win.len - skip};
-    rc = write_all(log->fd, &iov, 1, log->written);
+    size_t skip = (size_t)(log->body->written - log->body->win_off);
+    struct iovec iov = {log->body->win.data + skip, log->body->win.len - skip};
+    rc = write_all(log->fd, &iov, 1, log->body->written);
     if (rc < 0) {
-        return take_back(log->fd, log->written, rc);
+        return take_back(log->fd, log->body->written, rc);
     }
-    log->written = end;
+    log->body->written = end;
     return 0;
 }
 
@@ -227,8 +210,8 @@ int kg_log_write_big(kg_run_log_t *log, const kg_slice_t *parts, size_t count, s
     if (rc < 0) {
         return take_back(log->fd, off, rc);
     }
-    kg_buf_clear(&log->win);
-    log->win_off = log->written = off + total;
+    kg_buf_clear(&log->body->win);
+    log->body->win_off = log->body->written = off + total;
     return 0;
 }
 
@@ -239,31 +222,37 @@ void kg_log_break(kg_run_log_t *log, int error)
     }
     log->broken = true;
     log->error = error;
-    log->account.reason = kg_err_name(kg_err_from_errno(error));
+    log->body->account.reason = kg_err_name(kg_err_from_errno(error));
     kg_log_void_ahead(log);
     kg_log_seal(log);
     (void)kg_log_cut(log, KG_CUT_EVENTS, 0);
 }
 
+static int read_window(const kg_log_body_t *body, uint64_t off, void *dst, size_t len)
+{
+    size_t skip = body ? (size_t)(off - body->win_off) : SIZE_MAX;
+    if (!body || skip > body->win.len || len > body->win.len - skip) {
+        return -EIO;
+    }
+    if (len > 0) {
+        memcpy(dst, body->win.data + skip, len);
+    }
+    return 0;
+}
+
 int kg_log_read(kg_run_log_t *log, uint64_t off, void *dst, size_t len)
 {
-    if (off >= log->win_off) {
-        size_t skip = (size_t)(off - log->win_off);
-        if (skip > log->win.len || len > log->win.len - skip) {
-            return -EIO;
-        }
-        if (len > 0) {
-            memcpy(dst, log->win.data + skip, len);
-        }
-        return 0;
+    uint64_t win_off = kg_log_win_off(log);
+    if (off >= win_off) {
+        return read_window(log->body, off, dst, len);
     }
     int rc = kg_log_open(log, false);
     if (rc < 0) {
         return rc;
     }
     size_t disk = len;
-    if (len > log->win_off - off) {
-        disk = (size_t)(log->win_off - off);
+    if (len > win_off - off) {
+        disk = (size_t)(win_off - off);
     }
     for (size_t done = 0; done < disk;) {
         ssize_t n = pread(log->fd, (char *)dst + done, disk - done, (off_t)(off + done));
@@ -346,9 +335,9 @@ int kg_log_seek(kg_run_log_t *log, uint64_t seq, uint64_t *ret_off)
         *ret_off = log->published;
         return 0;
     }
-    if (log->index_len > 0) {
+    if (log->body->index_len > 0) {
         size_t step = (size_t)(seq / KG_LOG_INDEX_STEP);
-        off = log->index[step < log->index_len ? step : log->index_len - 1].off;
+        off = log->body->index[step < log->body->index_len ? step : log->body->index_len - 1].off;
     }
     while (off < log->published) {
         kg_rec_t rec;
@@ -371,10 +360,10 @@ int kg_log_seek(kg_run_log_t *log, uint64_t seq, uint64_t *ret_off)
 
 void kg_log_seal(kg_run_log_t *log)
 {
-    if (log->open == 0) {
+    if (log->body->open == 0) {
         return;
     }
-    char *at = log->win.data + (log->open - log->win_off);
+    char *at = log->body->win.data + (log->body->open - log->body->win_off);
     kg_rec_t rec;
     kg_check_t check;
     memcpy(&rec, at, sizeof rec);
@@ -382,7 +371,7 @@ void kg_log_seal(kg_run_log_t *log)
     kg_check_push(&check, at + sizeof rec, rec.len);
     rec.check = kg_check_end(&check);
     memcpy(at, &rec, sizeof rec);
-    log->open = 0;
+    log->body->open = 0;
 }
 
 /* Whether a broken log keeps the event, in memory, when its window is full. */
@@ -408,14 +397,14 @@ static bool fits(kg_run_log_t *log, kg_event_type_t type, size_t total)
     if (essential(type)) {
         return true;
     }
-    log->full = log->full || log->win.len + total > KG_LOG_WINDOW;
+    log->full = log->full || log->body->win.len + total > KG_LOG_WINDOW;
     return !log->full;
 }
 
 /* Makes room in the window by writing it. The log may be broken afterwards. */
 static void make_room(kg_run_log_t *log, size_t need)
 {
-    if (log->broken || log->win.len + need <= KG_LOG_WINDOW) {
+    if (log->broken || log->body->win.len + need <= KG_LOG_WINDOW) {
         return;
     }
     kg_log_seal(log);
@@ -424,17 +413,17 @@ static void make_room(kg_run_log_t *log, size_t need)
         kg_log_break(log, rc);
         return;
     }
-    log->win_off = kg_log_end_off(log);
-    kg_buf_clear(&log->win);
+    log->body->win_off = kg_log_end_off(log);
+    kg_buf_clear(&log->body->win);
 }
 
 static int put_in_window(kg_run_log_t *log, const kg_slice_t *parts, size_t count)
 {
-    size_t before = log->win.len;
+    size_t before = log->body->win.len;
     for (size_t i = 0; i < count; i++) {
-        int rc = kg_buf_append_slice(&log->win, parts[i]);
+        int rc = kg_buf_append_slice(&log->body->win, parts[i]);
         if (rc < 0) {
-            log->win.len = before;
+            log->body->win.len = before;
             return rc;
         }
     }
@@ -451,7 +440,7 @@ static int append_record(
     if (big) {
         kg_log_seal(log);
         rc = kg_log_write_out(log);
-        log->last = kg_log_end_off(log);
+        log->body->last = kg_log_end_off(log);
         rc = rc < 0 ? rc : kg_log_write_big(log, parts, count, staged);
         if (rc < 0 && rc != -ENOMEM) {
             kg_log_break(log, rc);
@@ -464,11 +453,11 @@ static int append_record(
         return -EAGAIN; /* the `truncated` that kg_log_break told took the seq */
     }
     if (!big) {
-        log->last = kg_log_end_off(log);
+        log->body->last = kg_log_end_off(log);
         rc = put_in_window(log, parts, count);
     }
     if (rc == 0 && rec->type != KG_EVENT_META) {
-        log->next_seq++;
+        log->body->next_seq++;
     }
     return rc;
 }
@@ -567,24 +556,24 @@ check_range(kg_check_t *check, const kg_slice_t *parts, size_t count, size_t fro
 
 static kg_log_at_t next_of(const kg_run_log_t *log)
 {
-    return (kg_log_at_t){.run = log->meta.run, .seq = log->next_seq};
+    return (kg_log_at_t){.run = log->run, .seq = log->body->next_seq};
 }
 
 /* Whether what was staged is the beginning of this very record. */
 static bool is_staged(const kg_run_log_t *log, const void *token)
 {
-    const kg_log_stage_t *s = &log->stage;
-    return token && s->token == token && s->off == kg_log_end_off(log) && s->seq == log->next_seq &&
-           !log->broken;
+    const kg_log_stage_t *s = &log->body->stage;
+    return token && s->token == token && s->off == kg_log_end_off(log) &&
+           s->seq == log->body->next_seq && !log->broken;
 }
 
 /* What was staged for an event that does not come goes. */
 static void drop_stage(kg_run_log_t *log)
 {
-    if (log->stage.token && log->fd >= 0) {
-        (void)take_back(log->fd, log->written, 0);
+    if (log->body->stage.token && log->fd >= 0) {
+        (void)take_back(log->fd, log->body->written, 0);
     }
-    log->stage = (kg_log_stage_t){0};
+    log->body->stage = (kg_log_stage_t){0};
 }
 
 int kg_log_stage(kg_run_log_t *log, const kg_log_event_t *event, bool fresh)
@@ -607,20 +596,20 @@ int kg_log_stage(kg_run_log_t *log, const kg_log_event_t *event, bool fresh)
     size_t total = total_of(parts, count);
     if (fresh || !is_staged(log, e.token)) {
         drop_stage(log);
-        log->stage =
-            (kg_log_stage_t){.token = e.token, .off = kg_log_end_off(log), .seq = log->next_seq};
-        kg_check_begin(&log->stage.check, &rec);
+        log->body->stage = (kg_log_stage_t){
+            .token = e.token, .off = kg_log_end_off(log), .seq = log->body->next_seq};
+        kg_check_begin(&log->body->stage.check, &rec);
     }
-    size_t from = log->stage.done;
+    size_t from = log->body->stage.done;
     if (total - from <= KG_RUN_APPLY_BYTES) {
         return 0; /* the append writes the rest */
     }
-    if (write_range(log->fd, parts, count, from, KG_RUN_APPLY_BYTES, log->stage.off) < 0) {
+    if (write_range(log->fd, parts, count, from, KG_RUN_APPLY_BYTES, log->body->stage.off) < 0) {
         drop_stage(log);
         return 0;
     }
-    check_range(&log->stage.check, parts, count, from, KG_RUN_APPLY_BYTES);
-    log->stage.done += KG_RUN_APPLY_BYTES;
+    check_range(&log->body->stage.check, parts, count, from, KG_RUN_APPLY_BYTES);
+    log->body->stage.done += KG_RUN_APPLY_BYTES;
     return 1;
 }
 
@@ -632,9 +621,9 @@ static size_t complete_check(const kg_run_log_t *log,
                              size_t count)
 {
     kg_check_t check;
-    size_t staged = is_staged(log, token) ? log->stage.done : 0;
+    size_t staged = is_staged(log, token) ? log->body->stage.done : 0;
     if (staged > 0) {
-        check = log->stage.check;
+        check = log->body->stage.check;
     } else {
         kg_check_begin(&check, rec);
     }
@@ -652,7 +641,7 @@ int kg_log_append(kg_run_log_t *log, const kg_log_event_t *event)
     e.flags |= log->ended ? KG_REC_LATE : 0U;
     kg_log_void_ahead(log);
     kg_log_seal(log);
-    if (log->stage.token && !is_staged(log, e.token)) {
+    if (log->body->stage.token && !is_staged(log, e.token)) {
         drop_stage(log);
     }
     int rc = -EAGAIN;
@@ -664,14 +653,15 @@ int kg_log_append(kg_run_log_t *log, const kg_log_event_t *event)
         size_t count;
         const kg_log_at_t at = next_of(log);
         rc = lay_out(&at, &e, &rec, &rich, prefix, parts, &count);
-        uint32_t seq = log->next_seq;
+        uint32_t seq = log->body->next_seq;
         if (rc == 0) {
             size_t staged = complete_check(log, e.token, &rec, parts, count);
             make_room(log, sizeof rec + rec.rich + rec.len);
-            rc = log->next_seq == seq ? append_record(log, &rec, parts, count, staged) : -EAGAIN;
+            rc = log->body->next_seq == seq ? append_record(log, &rec, parts, count, staged)
+                                            : -EAGAIN;
         }
     }
-    log->stage = (kg_log_stage_t){0};
+    log->body->stage = (kg_log_stage_t){0};
     if (rc == 0) {
         log->ended = log->ended || e.type == KG_EVENT_RESULT;
         log->asks = log->asks || e.type == KG_EVENT_INPUT;
@@ -686,23 +676,23 @@ int kg_log_append(kg_run_log_t *log, const kg_log_event_t *event)
 /* Grows the open text record. */
 static int join(kg_run_log_t *log, kg_slice_t text, size_t units)
 {
-    int rc = kg_buf_reserve(&log->win, text.len);
+    int rc = kg_buf_reserve(&log->body->win, text.len);
     if (rc < 0) {
         return rc;
     }
-    size_t at = (size_t)(log->open - log->win_off);
+    size_t at = (size_t)(log->body->open - log->body->win_off);
     kg_rec_t rec;
-    memcpy(&rec, log->win.data + at, sizeof rec);
-    size_t suffix = log->open_suffix;
+    memcpy(&rec, log->body->win.data + at, sizeof rec);
+    size_t suffix = log->body->open_suffix;
     char tail[40];
-    memcpy(tail, log->win.data + log->win.len - suffix, suffix);
-    log->win.len -= suffix;
-    (void)kg_buf_append_slice(&log->win, text);
-    (void)kg_buf_append(&log->win, tail, suffix);
+    memcpy(tail, log->body->win.data + log->body->win.len - suffix, suffix);
+    log->body->win.len -= suffix;
+    (void)kg_buf_append_slice(&log->body->win, text);
+    (void)kg_buf_append(&log->body->win, tail, suffix);
     rec.len += (uint32_t)text.len;
     rec.body_len += (uint32_t)text.len;
     rec.units += (uint32_t)units;
-    memcpy(log->win.data + at, &rec, sizeof rec);
+    memcpy(log->body->win.data + at, &rec, sizeof rec);
     kg_log_mark_dirty(log);
     return 0;
 }
@@ -710,11 +700,11 @@ static int join(kg_run_log_t *log, kg_slice_t text, size_t units)
 static bool
 can_join(const kg_run_log_t *log, kg_event_type_t type, unsigned flags, size_t len, size_t units)
 {
-    if (log->open == 0 || log->broken || log->win.len + len > KG_LOG_WINDOW) {
+    if (log->body->open == 0 || log->broken || log->body->win.len + len > KG_LOG_WINDOW) {
         return false;
     }
     kg_rec_t rec;
-    memcpy(&rec, log->win.data + (log->open - log->win_off), sizeof rec);
+    memcpy(&rec, log->body->win.data + (log->body->open - log->body->win_off), sizeof rec);
     return rec.type == type && rec.flags == flags && rec.units + units <= KG_RUN_TEXT_MAX;
 }
 
@@ -769,9 +759,9 @@ int kg_log_append_text(
     kg_slice_t parts[3];
     const kg_log_event_t event = text_event(type, flags, text, units, parts);
     int rc = kg_log_append(log, &event);
-    if (rc == 0 && !log->broken && log->last >= log->win_off) {
-        log->open_suffix = (uint32_t)strlen(suffix_of(flags)) + 1;
-        log->open = log->last;
+    if (rc == 0 && !log->broken && log->body->last >= log->body->win_off) {
+        log->body->open_suffix = (uint32_t)strlen(suffix_of(flags)) + 1;
+        log->body->open = log->body->last;
     }
     return rc;
 }
@@ -780,15 +770,15 @@ int kg_log_cut(kg_run_log_t *log, kg_cut_t what, uint64_t amount)
 {
     log->late_cut = log->late_cut || log->ended;
     log->late = log->late || log->ended; /* it came, kept or not */
-    if (log->account.cut[what] != KG_CUT_UNKNOWN) {
-        log->account.cut[what] += amount;
+    if (log->body->account.cut[what] != KG_CUT_UNKNOWN) {
+        log->body->account.cut[what] += amount;
     }
-    if (log->account.said[what]) {
+    if (log->body->account.said[what]) {
         return 0;
     }
-    log->account.said[what] = true;
+    log->body->account.said[what] = true;
     char field[96];
-    const char *reason = log->account.reason;
+    const char *reason = log->body->account.reason;
     (void)snprintf(field, sizeof field, ",\"what\":\"%s\"%s%s%s", kg_cut_name(what),
                    reason ? ",\"reason\":\"" : "", reason ? reason : "", reason ? "\"" : "");
     kg_slice_t part = kg_slice_cstr(field);

@@ -15,12 +15,14 @@ int kg_mapper_create(const kg_mapper_opts_t *opts,
                      const kg_mapper_sink_t *sink,
                      kg_mapper_t **ret_mapper)
 {
-    kg_mapper_t *m = calloc(1, sizeof *m);
+    int rc = kg_run_log_wake(log);
+    kg_mapper_t *m = rc < 0 ? NULL : calloc(1, sizeof *m);
     if (!m) {
-        return -ENOMEM;
+        kg_log_settle(log);
+        return rc < 0 ? rc : -ENOMEM;
     }
     m->opts = opts;
-    m->log = kg_run_log_ref(log);
+    m->log = kg_log_hold(log);
     m->displays = displays;
     m->sink = sink ? *sink : (kg_mapper_sink_t){0};
     m->state.input_count = -1;
@@ -42,7 +44,7 @@ void kg_mapper_destroy(kg_mapper_t **mapper)
     }
     kg_failure_fini(&m->candidate);
     kg_failure_fini(&m->failure);
-    kg_run_log_unref(&m->log);
+    kg_log_release(&m->log);
     free(m);
 }
 
@@ -89,7 +91,7 @@ static int cut(kg_mapper_t *m, kg_cut_t what, uint64_t amount)
 
 static bool events_left(const kg_mapper_t *m)
 {
-    return m->log->next_seq < m->opts->limits.events;
+    return m->log->body->next_seq < m->opts->limits.events;
 }
 
 /* Text past a limit: counted, and its end remembered. */
@@ -107,8 +109,8 @@ static int cut_text(kg_mapper_t *m, bool is_stderr, kg_slice_t text, uint64_t un
 uint64_t kg_mapper_text_left(const kg_mapper_t *m, bool is_stderr)
 {
     kg_cut_t what = is_stderr ? KG_CUT_STDERR : KG_CUT_STDOUT;
-    uint64_t kept = m->log->account.kept[what];
-    if (m->log->account.said[what] || kept >= m->opts->limits.output_bytes) {
+    uint64_t kept = m->log->body->account.kept[what];
+    if (m->log->body->account.said[what] || kept >= m->opts->limits.output_bytes) {
         return 0;
     }
     return m->opts->limits.output_bytes - kept;
@@ -138,7 +140,7 @@ int kg_mapper_append_text(kg_mapper_t *m, bool is_stderr, kg_slice_t text)
         if (rc < 0) {
             return rc;
         }
-        m->log->account.kept[what] += units;
+        m->log->body->account.kept[what] += units;
         text = kg_slice(text.data + n, text.len - n);
     }
     return 0;
@@ -152,9 +154,9 @@ static int fit(kg_mapper_t *m, kg_bundle_t *b, kg_run_log_t *log, bool *ret_fits
 {
     uint64_t limit = m->opts->limits.result_bytes;
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a target has its log
-    uint64_t kept = log->account.kept[KG_CUT_RESULT];
+    uint64_t kept = log->body->account.kept[KG_CUT_RESULT];
     uint64_t left = kept < limit ? limit - kept : 0;
-    *ret_fits = log->next_seq < m->opts->limits.events;
+    *ret_fits = log->body->next_seq < m->opts->limits.events;
     if (!*ret_fits) {
         return log == m->log ? cut(m, KG_CUT_EVENTS, 1) : kg_log_cut(log, KG_CUT_EVENTS, 1);
     }
@@ -182,7 +184,7 @@ static int append_bundle(kg_mapper_t *m, kg_bundle_t *b, kg_run_log_t *log, kg_e
                              : kg_log_cut(log, KG_CUT_RESULT, b->units);
     }
     if (rc == 0) {
-        log->account.kept[KG_CUT_RESULT] += b->units;
+        log->body->account.kept[KG_CUT_RESULT] += b->units;
     }
     return rc;
 }
@@ -225,7 +227,7 @@ static int find_targets(kg_mapper_t *m, kg_mapped_t *mapped)
         mapped->targets[count++] = (kg_display_target_t){.log = m->log};
     }
     for (size_t i = 0; i < count; i++) {
-        (void)kg_run_log_ref(mapped->targets[i].log);
+        (void)kg_log_hold(mapped->targets[i].log);
     }
     mapped->targets_len = count;
     return 0;
@@ -343,7 +345,7 @@ static bool take_ahead(kg_mapper_t *m, kg_mapped_t *mapped)
     uint64_t units = 0;
     size_t n = kg_log_take_ahead(m->log, mapped->ahead, KG_RUN_TAKE_BYTES, &units);
     mapped->pos += n;
-    m->log->account.kept[mapped->is_stderr ? KG_CUT_STDERR : KG_CUT_STDOUT] += units;
+    m->log->body->account.kept[mapped->is_stderr ? KG_CUT_STDERR : KG_CUT_STDOUT] += units;
     if (n == 0) {
         kg_ahead_unref(&mapped->ahead);
     }
@@ -465,7 +467,7 @@ int kg_mapper_started(kg_mapper_t *m, int64_t execution_count)
     }
     m->execution_count = m->opts->silent || execution_count > INT32_MAX ? -1 : execution_count;
     int rc = kg_buf_append_cstr(&text, ",\"context\":");
-    rc = rc < 0 ? rc : kg_json_quote_cstr(&text, m->log->meta.context);
+    rc = rc < 0 ? rc : kg_json_quote_cstr(&text, m->log->body->meta.context);
     rc = rc < 0 ? rc : kg_buf_append_cstr(&text, ",\"execution_count\":");
     if (rc == 0) {
         rc = m->execution_count < 0 ? kg_buf_append_cstr(&text, "null")

@@ -60,8 +60,9 @@ typedef struct kg_mapper_sink {
     void *user;
 } kg_mapper_sink_t;
 
-/* One run's mapper. Borrows opts, displays and sink's user; takes a reference of the log. displays
- * may be NULL. */
+/* One run's mapper. Borrows opts, displays and sink's user; takes a reference of the log, which
+ * stays awake with it. displays may be NULL. -ENOMEM; of a log at rest (log.h) -ESTALE, -errno of
+ * I/O. */
 typedef struct kg_mapper kg_mapper_t;
 int kg_mapper_create(const kg_mapper_opts_t *opts,
                      kg_run_log_t *log,

@@ -144,7 +144,7 @@ int kg_mapper_append_tail(kg_mapper_t *m, bool is_stderr)
 {
     kg_text_ring_t *ring = &m->ring[is_stderr];
     kg_text_ring_trim(ring, kg_tail_max(&m->opts->limits));
-    kg_log_account_t *account = &m->log->account;
+    kg_log_account_t *account = &m->log->body->account;
     kg_cut_t what = is_stderr ? KG_CUT_STDERR : KG_CUT_STDOUT;
     int rc = 0;
     if (ring->units > 0 && !m->log->broken) {

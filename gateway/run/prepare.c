@@ -363,7 +363,7 @@ void kg_mapped_destroy(kg_mapped_t **mapped)
     }
     free(m->bundles);
     for (size_t i = 0; i < m->targets_len; i++) {
-        kg_run_log_unref(&m->targets[i].log);
+        kg_log_release(&m->targets[i].log);
     }
     free(m->targets);
     kg_ahead_unref(&m->ahead);

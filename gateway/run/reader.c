@@ -21,7 +21,7 @@ enum {
 int kg_reader_read(kg_run_reader_t *r, uint64_t off, void *dst, size_t len)
 {
     const kg_run_log_t *log = r->log;
-    if (off >= log->win_off || len >= CACHE / 2) {
+    if (off >= kg_log_win_off(log) || len >= CACHE / 2) {
         return kg_log_read(r->log, off, dst, len);
     }
     if (r->cache_len < len || off < r->cache_off || off - r->cache_off > r->cache_len - len) {
@@ -337,22 +337,28 @@ uint64_t kg_run_reader_seq(const kg_run_reader_t *reader)
 /* --- birth and end ------------------------------------------------------------------------------
  */
 
-static int reader_new(kg_run_log_t *log, kg_run_reader_t **ret_reader)
+/* slim: what is known of a log at rest will do. */
+static int reader_new(kg_run_log_t *log, bool slim, kg_run_reader_t **ret_reader)
 {
-    kg_run_reader_t *r = calloc(1, sizeof *r);
+    KG_AUTO(kg_run_reader_destroy) kg_run_reader_t *r = calloc(1, sizeof *r);
     if (!r) {
         return -ENOMEM;
     }
     r->log = kg_run_log_ref(log);
+    r->slim = slim;
     log->readers++;
-    *ret_reader = r;
+    int rc = slim || log->expired ? 0 : kg_run_log_wake(log);
+    if (rc < 0) {
+        return rc;
+    }
+    *ret_reader = KG_TAKE(r);
     return 0;
 }
 
 int kg_run_reader_create(kg_run_log_t *log, int64_t after, bool late, kg_run_reader_t **ret_reader)
 {
     KG_AUTO(kg_run_reader_destroy) kg_run_reader_t *r = NULL;
-    int rc = reader_new(log, &r);
+    int rc = reader_new(log, false, &r);
     if (rc < 0) {
         return rc;
     }
@@ -381,12 +387,11 @@ static int execution_new(kg_run_log_t *log, bool slim, kg_run_reader_t **ret_rea
         return -EAGAIN;
     }
     kg_run_reader_t *r = NULL;
-    int rc = reader_new(log, &r);
+    int rc = reader_new(log, slim, &r);
     if (rc < 0) {
         return rc;
     }
     r->execution = true;
-    r->slim = slim;
     r->off = log->result_off;
     *ret_reader = r;
     return 0;

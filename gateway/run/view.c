@@ -13,10 +13,10 @@
 static uint64_t leave_out(const kg_run_log_t *log, uint32_t seq, uint32_t wanted)
 {
     size_t block = seq / KG_LOG_INDEX_STEP;
-    while (block + 1 < log->index_len && !(log->index[block].has & wanted)) {
+    while (block + 1 < log->body->index_len && !(log->body->index[block].has & wanted)) {
         block++;
     }
-    return block > seq / KG_LOG_INDEX_STEP ? log->index[block].off : 0;
+    return block > seq / KG_LOG_INDEX_STEP ? log->body->index[block].off : 0;
 }
 
 /* Walks to the next record of the view that has one of the wanted bits; 0 at its end. */
@@ -46,10 +46,10 @@ walk(kg_run_reader_t *r, uint32_t wanted, uint64_t *ret_off, kg_rec_t *rec, kg_r
 static int current(kg_run_reader_t *r, uint64_t *off, kg_rec_t *rec, kg_rich_t *rich)
 {
     const kg_run_log_t *log = r->log;
-    if (rich->did == 0 || rich->did > log->updates_len) {
+    if (rich->did == 0 || rich->did > log->body->updates_len) {
         return 0;
     }
-    const kg_log_update_t *update = &log->updates[rich->did - 1];
+    const kg_log_update_t *update = &log->body->updates[rich->did - 1];
     uint64_t latest = r->execution ? update->live : update->frozen;
     if (latest <= *off) {
         return 0;
@@ -60,12 +60,12 @@ static int current(kg_run_reader_t *r, uint64_t *off, kg_rec_t *rec, kg_rich_t *
 
 static bool is_command(const kg_run_reader_t *r)
 {
-    return r->log->meta.command[0] != '\0';
+    return r->log->body->meta.command[0] != '\0';
 }
 
 static bool is_r(const kg_run_reader_t *r)
 {
-    return strcmp(r->log->meta.language, "r") == 0;
+    return strcmp(r->log->body->meta.language, "r") == 0;
 }
 
 /* --- stages -------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ static int stage_text(kg_run_reader_t *r)
     kg_rich_t rich;
     int rc;
     if ((rc = walk(r, BIT(STDOUT), &off, &rec, &rich)) > 0) {
-        unsigned strip = r->log->meta.ansi ? 0 : KG_SEG_STRIP;
+        unsigned strip = r->log->body->meta.ansi ? 0 : KG_SEG_STRIP;
         kg_reader_push(r, kg_rec_payload(off, &rec) + rec.body_off, rec.body_len,
                        KG_SEG_TEXT | KG_SEG_TRIM | strip);
     }
@@ -270,7 +270,7 @@ static int push_account(kg_run_reader_t *r)
         return 0;
     }
     KG_AUTO_BUF kg_buf_t text = {0};
-    int rc = kg_log_put_truncated(&text, &r->log->account);
+    int rc = kg_log_put_truncated(&text, &r->log->body->account);
     rc = rc < 0 ? rc : kg_format(r->truncated, sizeof r->truncated, "%s", text.data);
     kg_reader_push(r, r->payload + rich->data_at, rich->text_at - rich->data_at, 0);
     kg_reader_push_literal(r, r->truncated);
@@ -302,7 +302,9 @@ static int stage_tail(kg_run_reader_t *r)
 
 void kg_view_begin(kg_run_reader_t *r)
 {
-    r->view = r->execution ? r->log->live : r->log->frozen;
+    if (!r->slim) {
+        r->view = r->execution ? r->log->body->live : r->log->body->frozen;
+    }
     r->limit = r->execution ? r->log->published : r->log->result_off;
     r->walk = r->view.from;
     r->stage = KG_VIEW_HEAD;

@@ -208,7 +208,8 @@ static void those_who_are_away_are_bounded(void **state)
 static bool asks(void *arg)
 {
     const kg_context_t *context = arg;
-    return context->current && context->current->run && context->current->run->input_header.len;
+    return context->current && context->current->run &&
+           context->current->run->live->input_header.len;
 }
 
 /* The question is its own when it is back, and its cell waits for longer than for one that left. */

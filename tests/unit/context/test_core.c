@@ -2,6 +2,7 @@
  * they end. */
 #include "tests/unit/context/core_rig.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -556,7 +557,13 @@ typedef struct chain {
     size_t count;
     uint64_t begun_ns;
     uint64_t took_ns[1000];
+    size_t heap[2]; /* in use at HEAP_FROM runs, and at the end */
 } chain_t;
+
+enum {
+    HEAP_FROM = 100, /* by then a kernel's held runs are as many as ever */
+    RUN_HEAP_MAX = 640
+};
 
 static void chain_next(void *user);
 
@@ -565,6 +572,9 @@ static void chain_grew(void *user)
     chain_t *chain = user;
     if (kg_run_ended(chain->run)) {
         chain->took_ns[chain->count++] = kg_now_ns() - chain->begun_ns;
+        if (chain->count == HEAP_FROM || chain->count == KG_ARRAY_LEN(chain->took_ns)) {
+            chain->heap[chain->count != HEAP_FROM] = mallinfo2().uordblks;
+        }
         kg_run_log_unwatch(kg_run_log_of(chain->run), &chain->watch);
         (void)kg_loop_later(chain->loop, chain_next, chain);
     }
@@ -608,6 +618,12 @@ static void many_runs_cost_little_and_leave_little(void **state)
                   (int)(chain->took_ns[500] / 1000), (int)(chain->took_ns[990] / 1000),
                   (int)(after - before));
     assert_true(after < before + FLAT_KIB);
+    if (chain->heap[1] > chain->heap[0]) { /* a sanitizer's heap is not counted */
+        size_t each =
+            (chain->heap[1] - chain->heap[0]) / (KG_ARRAY_LEN(chain->took_ns) - HEAP_FROM);
+        print_message("%zu bytes of heap a run\n", each);
+        assert_true(each <= RUN_HEAP_MAX);
+    }
     free(chain);
     drop(rig, sbx);
 }

@@ -126,7 +126,7 @@ big_text(run_test_t *t, bool ahead, const char *name, size_t len, void (*between
     }
     kg_ahead_release(&a);
     finish_apply(t, &mapped);
-    assert_null(t->log->ahead);
+    assert_null(t->log->body->ahead);
 }
 
 static void steps_one(run_test_t *t, bool ahead)
@@ -170,8 +170,9 @@ static void steps_output_limit(run_test_t *t, bool ahead)
     big_text(t, ahead, "stdout", BIG, NULL);
     big_text(t, ahead, "stderr", MIB, NULL);
     finish(t);
-    assert_true(t->log->account.said[KG_CUT_STDOUT] && !t->log->account.said[KG_CUT_STDERR]);
-    assert_true(t->log->account.kept[KG_CUT_STDOUT] <=
+    assert_true(t->log->body->account.said[KG_CUT_STDOUT] &&
+                !t->log->body->account.said[KG_CUT_STDERR]);
+    assert_true(t->log->body->account.kept[KG_CUT_STDOUT] <=
                 t->opts.limits.output_bytes + KG_RUN_TAIL_MAX);
 }
 
@@ -180,7 +181,7 @@ static void steps_event_limit(run_test_t *t, bool ahead)
     t->opts.limits.events = 7;
     big_text(t, ahead, "stdout", MIB, NULL);
     finish(t);
-    assert_true(t->log->account.said[KG_CUT_EVENTS]);
+    assert_true(t->log->body->account.said[KG_CUT_EVENTS]);
 }
 
 static void limits_hold(void **state)
@@ -242,12 +243,12 @@ static void steps_half_taken(run_test_t *t, bool ahead)
         kg_ahead_release(&a);
     }
     assert_int_equal(kg_mapper_apply(t->mapper, mapped), 1);
-    uint64_t seq = t->log->next_seq;
+    uint64_t seq = t->log->body->next_seq;
     assert_true(seq > 16);
     if (ahead) {
-        assert_true(t->log->ahead != NULL);
+        assert_true(t->log->body->ahead != NULL);
         assert_int_equal(kg_mapper_text(t->mapper, true, kg_slice_cstr("between")), 0);
-        assert_null(t->log->ahead);
+        assert_null(t->log->body->ahead);
     } else {
         assert_int_equal(kg_mapper_text(t->mapper, true, kg_slice_cstr("between")), 0);
     }
@@ -296,7 +297,7 @@ static void bad_text_leaves_nothing(void **state)
     kg_mapped_destroy(&mapped);
     kg_ahead_release(&a);
     assert_int_equal(file_size(&t), size); /* not on the disk either */
-    assert_null(t.log->ahead);
+    assert_null(t.log->body->ahead);
     finish(&t);
     rt_events(t.log, -1, false, MIB, &out);
     assert_true(out.len < 4096);
@@ -373,12 +374,12 @@ static void full_disk_is_met_by_the_append(void **state)
         finish_apply(&t, &mapped);
         kg_ahead_release(&a);
         assert_int_equal(kg_run_log_flush(t.log), -EFBIG);
-        assert_int_equal(file_size(&t), t.log->written);
+        assert_int_equal(file_size(&t), t.log->body->written);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
         finish(&t);
         assert_true(kg_run_log_broken(t.log));
-        const uint64_t *kept = t.log->account.kept;
-        uint64_t lost = t.log->account.cut[KG_CUT_STDOUT];
+        const uint64_t *kept = t.log->body->account.kept;
+        uint64_t lost = t.log->body->account.cut[KG_CUT_STDOUT];
         rt_execution(t.log, MIB, &out);
         json_t *x = json_loadb(out.data, out.len, JSON_ALLOW_NUL, NULL);
         assert_non_null(x);

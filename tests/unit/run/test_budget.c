@@ -18,7 +18,7 @@ static void on_expired(void *user, kg_run_log_t *log)
 {
     fixture_t *f = user;
     f->expired++;
-    (void)snprintf(f->last, sizeof f->last, "%s", kg_run_log_meta(log)->run);
+    (void)snprintf(f->last, sizeof f->last, "%s", kg_run_log_id(log));
 }
 
 static void begin(fixture_t *f, uint64_t sandbox, uint64_t daemon)

@@ -348,7 +348,7 @@ static void update_twoLogs_eachCutByItsOwnRoom(void **state)
     json_t *result = json_array_get(json_object_get(x, "results"), 0);
     assert_string_equal(json_string_value(json_object_get(result, "data")), twenty);
     assert_true(json_is_null(json_object_get(x, "truncated")));
-    assert_int_equal(old->account.cut[KG_CUT_RESULT], 20);
+    assert_int_equal(old->body->account.cut[KG_CUT_RESULT], 20);
     json_decref(x);
     kg_run_log_unref(&old);
     rt_end(&t);

@@ -371,7 +371,8 @@ static void stream_100mb_memory_is_bounded_by_the_limit(void **state)
         kg_buf_clear(&part);
     }
     assert_true(out > 3 * (KG_RUN_OUTPUT_BYTES));
-    assert_int_equal(t.log->account.kept[KG_CUT_STDOUT] + t.log->account.cut[KG_CUT_STDOUT], bytes);
+    assert_int_equal(
+        t.log->body->account.kept[KG_CUT_STDOUT] + t.log->body->account.cut[KG_CUT_STDOUT], bytes);
     assert_true(sanitized || peak_kib() - before < (size_t)49152);
     kg_run_reader_destroy(&r);
     kg_buf_fini(&part);

@@ -645,7 +645,7 @@ static void finished_log_holds_no_window_nor_descriptor(void **state)
     rt_stream(&t, "stdout", "abc");
     rt_finish(&t, KG_RUN_TIMEOUT);
     assert_int_equal(t.log->fd, -1);
-    assert_null(t.log->win.data);
+    assert_null(t.log->body->win.data);
     rt_events(t.log, -1, false, 1000, &out);
     assert_int_equal(t.log->fd, -1);
     rt_stream(&t, "stdout", "late");
