@@ -290,6 +290,15 @@ def test_cf_01_jupyter_console_under_a_terminal(sandbox: Sandbox) -> None:
     assert sandbox.run("of_the_agent")["text"] == "41", sandbox.get("/runs")
 
 
+def test_cf_01_jupyter_run(sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.run("of_the_agent = 41")
+    (tmp_path / "script.py").write_text("print(of_the_agent + 1)\n")
+    done = subprocess.run([str(JUPYTER / "jupyter-run"), "--existing", connect(sandbox)["file"], str(tmp_path / "script.py")],
+                          env={**os.environ, "HOME": str(tmp_path)}, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout == "42\n", done
+    assert sandbox.run("of_the_agent")["text"] == "41", "it was left, not ended"
+
+
 NBCLIENT = """
 import json, sys, nbformat
 from nbclient import NotebookClient
