@@ -541,6 +541,17 @@ def test_close_code_of_a_deleted_kernel(client: Client) -> None:  # SV-25
             assert types(ws.seen)[-1] == "dead"
 
 
+@pytest.mark.parametrize("v1", [True, False], ids=["v1", "legacy"])
+def test_close_code_of_a_gateway_that_stops(v1: bool) -> None:  # SV-25: JupyterLab comes back after 1012, not after 1001
+    with Daemon() as d:
+        with channels(Client(d.url, d.key).sandbox(template=TEMPLATE), v1=v1) as ws:
+            ws.execute("1")
+            stopped = threading.Thread(target=d.stop)
+            stopped.start()
+            assert ws.closed() == 1012
+            stopped.join(60)
+
+
 # ---- coming back ----
 
 def cut(ws: Channels) -> None:
