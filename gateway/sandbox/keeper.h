@@ -11,6 +11,7 @@
 #include "gateway/base/err.h"
 #include "gateway/sandbox/keeper_proto.h"
 #include "gateway/sandbox/launcher.h"
+#include "gateway/sandbox/trim_timer.h"
 
 #define KEEPER_SLOTS_MAX 32768
 #define KEEPER_UID_BASE_DEFAULT                                                                    \
@@ -104,13 +105,14 @@ typedef enum kg_errand_kind {
     KG_ERRAND_NETWORK,
     KG_ERRAND_NET_LOG,
     KG_ERRAND_PRESS, /* nobody waits for it */
+    KG_ERRAND_TRIM,  /* of no sandbox */
 } kg_errand_kind_t;
 
 /* What a worker does that may block, while the keeper goes on. Its answer comes over a socket. */
 typedef struct kg_errand {
     struct kg_errand *next;
     kg_errand_kind_t kind;
-    char id[KG_KP_ID_MAX];
+    char id[KG_KP_ID_MAX]; /* "" = of no sandbox */
     pid_t pid;
     int sock; /* -1 when it has answered or ended */
     uint32_t seq;
@@ -128,8 +130,9 @@ typedef struct kg_answer {
     kg_err_t err;
     kg_launched_t launched; /* CREATE */
     uint64_t init_start;
-    union { /* NET_LOG */
-        kg_kp_net_log_reply_t net_log;
+    union {
+        kg_kp_net_log_reply_t net_log; /* NET_LOG */
+        kg_trimmed_t trimmed;          /* TRIM */
     } reply;
 } kg_answer_t;
 
@@ -185,6 +188,7 @@ typedef struct kg_keeper {
     unsigned char *slot_used; /* one byte a slot, kg_slot_use_t */
     uint32_t slot_hint;
     kg_errand_t *errands;
+    kg_trim_timer_t trim;
     bool volumes_open;
     bool nets_open; /* looked for */
     char boot[40];
@@ -240,7 +244,8 @@ int keeper_volumes_open(kg_keeper_t *k, kg_err_t *err); /* once; may take a seco
 void keeper_nets_open(kg_keeper_t *k);                  /* likewise; host.nets tells */
 
 /* keeper_errand.c */
-/* Forks a worker that runs fn and sends what it answers with up to two descriptors (-1 = none). */
+/* Forks a worker that runs fn and sends what it answers with up to two descriptors (-1 = none).
+ * sb: NULL where it is for none. */
 typedef void kg_errand_fn(kg_keeper_t *k,
                           kg_sb_t *sb,
                           const kg_kp_request_t *request,
@@ -285,6 +290,12 @@ void keeper_network(kg_keeper_t *k, const kg_kp_request_t *request);
 void keeper_features(kg_keeper_t *k, uint32_t seq);
 void keeper_network_answered(kg_keeper_t *k, const kg_errand_t *errand, const kg_answer_t *answer);
 void keeper_press_exited(kg_keeper_t *k, const kg_errand_t *errand);
+
+/* keeper_trim.c */
+void keeper_trim_deleted(kg_keeper_t *k); /* files of a sandbox are gone */
+/* Begins a trim when it is due; returns when to call again. */
+uint64_t keeper_trim_step(kg_keeper_t *k, uint64_t now_ns);
+void keeper_trim_answered(kg_keeper_t *k, const kg_answer_t *answer);
 
 /* keeper_requests.c */
 void keeper_read_requests(kg_keeper_t *k);

@@ -448,6 +448,7 @@ static void removed(kg_keeper_t *k, kg_sb_t *sb, int wait_status)
     sb->state = KG_KP_DORMANT;
     if (!keep) {
         keeper_record_remove(k, sb->id);
+        keeper_trim_deleted(k);
     } else if (keeper_record_write(k, sb) < 0) {
         kg_log(KG_LOG_ERROR, "sandbox.record", "id=%s", sb->id);
     }

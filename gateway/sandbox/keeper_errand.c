@@ -69,7 +69,9 @@ int keeper_errand_start(kg_keeper_t *k,
         .seq = request ? request->head.seq : 0,
         .deadline_ns = kg_now_ns() + limit_s * KG_NS_PER_S,
     };
-    memcpy(errand->id, sb->id, sizeof(errand->id));
+    if (sb) {
+        memcpy(errand->id, sb->id, sizeof(errand->id));
+    }
     k->errands = errand;
     return 0;
 }
@@ -108,6 +110,9 @@ static void answered(kg_keeper_t *k, const kg_errand_t *errand, const kg_answer_
         keeper_adopt_answered(k, keeper_find(k, errand->id), answer, &fds[0]);
         return;
     case KG_ERRAND_PRESS:
+        return;
+    case KG_ERRAND_TRIM:
+        keeper_trim_answered(k, answer);
         return;
     case KG_ERRAND_NETWORK:
     case KG_ERRAND_NET_LOG:

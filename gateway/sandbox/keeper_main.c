@@ -291,6 +291,7 @@ static int run(kg_keeper_t *k)
         uint64_t now_ns = kg_now_ns();
         uint64_t next = keeper_end_step(k, now_ns);
         uint64_t errands = keeper_errands_step(k, now_ns);
+        uint64_t trim = keeper_trim_step(k, now_ns);
         uint64_t other = keeper_gateway_step(k, now_ns);
         if (k->leaving) {
             return k->exit_code;
@@ -307,6 +308,7 @@ static int run(kg_keeper_t *k)
         }
         next = other < next ? other : next;
         next = errands < next ? errands : next;
+        next = trim < next ? trim : next;
         poll_once(k, leave_ns < next ? leave_ns : next);
     }
 }

@@ -421,6 +421,20 @@ void kg_volumes_close(kg_volumes_t *vols)
     vols->mounted = false;
 }
 
+bool kg_volumes_trims(const kg_volumes_t *vols)
+{
+    return vols->mounted && BACKENDS[vols->backend]->trim;
+}
+
+int kg_volumes_trim(const kg_volumes_t *vols, kg_trimmed_t *ret)
+{
+    if (!kg_volumes_trims(vols)) {
+        *ret = (kg_trimmed_t){0};
+        return 0;
+    }
+    return BACKENDS[vols->backend]->trim(vols, ret);
+}
+
 /* --- One volume ------------------------------------------------------------------------------ */
 
 /* The directory and the two in it, of uid. */

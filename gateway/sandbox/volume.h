@@ -66,6 +66,16 @@ int kg_volume_make(const kg_volumes_t *vols,
 int kg_volume_usage(const kg_volumes_t *vols, const char *id, uint64_t *ret_bytes);
 /* Everything of it goes; absent is fine. May take long for many files without btrfs. */
 int kg_volume_remove(const kg_volumes_t *vols, const char *id);
+/* Deleted volumes leave holes in the store that the disk below gets back by a trim only. */
+bool kg_volumes_trims(const kg_volumes_t *vols);
+typedef struct kg_trimmed {
+    int64_t bytes; /* that the image takes less of the disk */
+    bool more;     /* volumes that are gone wait for the file system: worth a trim in a minute */
+} kg_trimmed_t;
+/* Commits the file system, then gives what is free in it back to the disk; for a worker: may take
+ * seconds, of a big store on a slow disk minutes. Nothing and 0 where kg_volumes_trims is false.
+ * -EOPNOTSUPP: the disk below can't have holes; -EPERM. */
+int kg_volumes_trim(const kg_volumes_t *vols, kg_trimmed_t *ret);
 int kg_volumes_each(const kg_volumes_t *vols, void (*fn)(void *user, const char *id), void *user);
 
 #endif

@@ -18,6 +18,7 @@ typedef struct kg_vol_ops {
     int (*make)(const kg_volumes_t *vols, const char *id, const char *path, uint64_t bytes);
     int (*usage)(const kg_volumes_t *vols, const char *id, uint64_t *ret_bytes);
     int (*remove)(const kg_volumes_t *vols, const char *id);
+    int (*trim)(const kg_volumes_t *vols, kg_trimmed_t *ret); /* NULL: nothing to trim */
 } kg_vol_ops_t;
 
 extern const kg_vol_ops_t vol_btrfs;

@@ -181,8 +181,8 @@ def rounds(daemon: Daemon, count: int) -> None:
     grown = Footprint(daemon).disk - before.disk
     assert grown < 1 << 20, f"{grown} bytes of disk more than before"
     # Volumes that are gone leave no more in the store's image than what the file system keeps for its own use; that their
-    # content goes too is for test_disk.
-    wait_for(lambda: images_bytes(daemon) - image < STORE_KEEPS, 60 * slack(), 0.2)
+    # content goes too is for test_disk. Many are given back by the keeper's trim, 40 s after the last one, and once more a minute later.
+    wait_for(lambda: images_bytes(daemon) - image < STORE_KEEPS, 120 * slack(), 0.2)
     client.close()
 
 

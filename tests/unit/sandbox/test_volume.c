@@ -367,6 +367,62 @@ static void btrfs_two_stores(void **state)
     assert_int_equal(system(command), 0); // NOLINT(cert-env33-c): a test's own directory
 }
 
+/* What a deleted volume had goes back to the disk, by trims alone: by itself the file system waits
+ * longer than this takes. */
+static void btrfs_trim_gives_back(void **state)
+{
+    char a[256];
+    struct stat st;
+    int error = 0;
+    int64_t freed = 0;
+    kg_trimmed_t trimmed = {.more = true};
+    (void)state;
+    open_store("btrfs", KG_VOLUMES_BYTES_MIN);
+    assert_true(kg_volumes_trims(&vols));
+    make("a", 0, a);
+    assert_int_equal(fill(a, "f", 64 * MIB, &error), 64 * MIB);
+    assert_int_equal(stat(image, &st), 0);
+    assert_true((uint64_t)st.st_blocks * 512 > 64 * MIB);
+    assert_int_equal(kg_volume_remove(&vols, "a"), 0);
+    for (int i = 0; i < TRIES && trimmed.more; i++) {
+        assert_int_equal(kg_volumes_trim(&vols, &trimmed), 0);
+        freed += trimmed.bytes;
+        pause_ms(1);
+    }
+    assert_false(trimmed.more); /* that is the one that has given all back */
+    assert_true(freed > (int64_t)(60 * MIB));
+    assert_int_equal(stat(image, &st), 0);
+    assert_true((uint64_t)st.st_blocks * 512 < 16 * MIB);
+    make("b", 0, a); /* and it is as good as before */
+    assert_int_equal(fill(a, "f", 8 * MIB, &error), 8 * MIB);
+}
+
+/* The disk of the state directory isn't ours to trim. */
+static void others_are_not_trimmed(void **state)
+{
+    static const char *const names[] = {"loop", "tmpfs", "none"};
+    (void)state;
+    for (size_t i = 0; i < KG_ARRAY_LEN(names); i++) {
+        kg_trimmed_t trimmed = {.bytes = 1, .more = true};
+        open_store(names[i], 0);
+        assert_false(kg_volumes_trims(&vols));
+        assert_int_equal(kg_volumes_trim(&vols, &trimmed), 0);
+        assert_int_equal(trimmed.bytes, 0);
+        assert_false(trimmed.more);
+        kg_volumes_close(&vols);
+    }
+}
+
+/* What the kernel refuses is told, here on a directory that isn't of a btrfs. */
+static void refused_trim_is_told(void **state)
+{
+    kg_trimmed_t trimmed = {.bytes = 1};
+    kg_volumes_t other = {.backend = KG_VOL_BTRFS, .mounted = true, .dir = "/proc"};
+    (void)state;
+    assert_int_equal(kg_volumes_trim(&other, &trimmed), -ENOTTY);
+    assert_int_equal(trimmed.bytes, 1);
+}
+
 static void other_uid_is_refused(void **state)
 {
     char a[256];
@@ -567,7 +623,8 @@ int main(void)
         T(btrfs_survives_and_grows),   T(btrfs_takes_what_is_free), T(btrfs_nested_go_too),
         T(btrfs_two_stores),           T(other_uid_is_refused),     T(loop_limit_holds),
         T(tmpfs_limit_holds),          T(none_has_no_limits),       T(what_is_there_counts),
-        T(broken_image_is_left_alone), T(rootless_has_none),
+        T(broken_image_is_left_alone), T(rootless_has_none),        T(btrfs_trim_gives_back),
+        T(others_are_not_trimmed),     T(refused_trim_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
