@@ -12,6 +12,7 @@ void proxy_answer_begin(proxy_conn_t *conn)
     proxy_head_clear(&conn->answer_head);
     conn->answer_done = false;
     conn->answer_chunked = false;
+    conn->interim = 0;
 }
 
 static int on_name(http_parser *parser, const char *at, size_t len)
@@ -41,6 +42,9 @@ static int on_head(http_parser *parser)
     conn->switched = parser->status_code == 101 && conn->upgrade;
     if (parser->status_code == 101 && !conn->upgrade) {
         return -1;
+    }
+    if (interim && !conn->switched && ++conn->interim > PROXY_INTERIM_MAX) {
+        return -1; /* each of them counts as life: they would never end */
     }
     kg_slice_t encoding = proxy_head_get(&conn->answer_head, "transfer-encoding");
     if (encoding.data && !(encoding.len == 7 && strncasecmp(encoding.data, "chunked", 7) == 0)) {
@@ -126,8 +130,10 @@ static void bad_answer(proxy_conn_t *conn)
 {
     kg_buf_clear(&conn->proxy->to_client);
     proxy_conn_refuse(conn, 502,
-                      "The server in the sandbox answered with something that is no "
-                      "HTTP.");
+                      conn->interim > PROXY_INTERIM_MAX
+                          ? "The server in the sandbox sent too many interim answers (1xx)."
+                          : "The server in the sandbox answered with something that is no "
+                            "HTTP.");
 }
 
 void proxy_answer_feed(proxy_conn_t *conn, const char *data, size_t len)

@@ -12,7 +12,8 @@
 /* Unsent bytes at which the other side is not read any more, and is read again. */
 #define PROXY_HIGH ((size_t)256 * 1024)
 #define PROXY_LOW ((size_t)64 * 1024)
-#define PROXY_AHEAD 65536 /* bytes kept of a client that sends before its turn */
+#define PROXY_INTERIM_MAX 16 /* answers 1xx before the true one */
+#define PROXY_AHEAD 65536    /* bytes kept of a client that sends before its turn */
 
 typedef struct proxy_conn proxy_conn_t;
 
@@ -56,10 +57,11 @@ struct proxy_conn {
     proxy_route_t route;
     bool head_done, request_done, answer_begun, answer_done;
     bool upgrade, no_body, request_chunked, answer_chunked, keep, body_sent;
-    bool switched; /* the answer was 101 */
-    bool lingers;  /* all is said: until the client closes, or a moment has passed */
-    bool eof;      /* the client's side has said its last (tunnel) */
-    int refused;   /* status of our own answer, decided inside the parser */
+    bool switched;    /* the answer was 101 */
+    bool lingers;     /* all is said: until the client closes, or a moment has passed */
+    bool eof;         /* the client's side has said its last (tunnel) */
+    unsigned interim; /* answers 1xx so far */
+    int refused;      /* status of our own answer, decided inside the parser */
     const char *refused_why;
     bool broken;    /* a piece of a body was lost: nothing may follow it */
     kg_buf_t ahead; /* bytes of the client that wait */

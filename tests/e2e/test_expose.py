@@ -87,6 +87,15 @@ class Handler(BaseHTTPRequestHandler):
         elif path == "/nonsense":
             self.wfile.write(b"this is no HTTP\r\n\r\n")
             self.close_connection = True
+        elif path == "/interim":  # so many, or without end
+            n = int(self.path.partition("=")[2])
+            try:
+                while n != 0:
+                    self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                    n -= 1
+                self.answer(b"the true one")
+            except OSError:
+                self.close_connection = True
         elif path == "/leave":
             self.close_connection = True
         else:
@@ -529,6 +538,15 @@ BAD = {
     "control characters": b"X-A: a\x01b\r\n\r\n",
     "chunk size": b"Transfer-Encoding: chunked\r\n\r\nzz\r\n\r\n",
 }
+
+
+def test_interim_answers_have_an_end(box: Sandbox, open_port: dict[str, Any]) -> None:
+    url = open_port["path_url"] + "interim?n="
+    assert httpx.get(url + "16", timeout=30).text == "the true one"
+    for n in ("17", "-1"):
+        answer = httpx.get(url + n, timeout=30)
+        assert answer.status_code == 502 and "interim" in answer.text, answer.text
+    assert httpx.get(url + "16", timeout=30).text == "the true one"
 
 
 def raw(port: int, data: bytes) -> bytes:
