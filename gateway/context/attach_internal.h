@@ -22,11 +22,11 @@ enum {
 
 /* Under which header a client knows what the kernel got as msg_id. */
 typedef struct kg_parent {
-    char msg_id[KG_MSG_ID_MAX];
-    kg_buf_t header;
-    bool forward;                  /* no run */
     struct kg_parent *prev, *next; /* oldest first */
-    UT_hash_handle hh;
+    UT_hash_handle hh;             /* by the msg_id */
+    kg_slice_t header;             /* in text */
+    bool forward;                  /* no run */
+    char text[];                   /* the msg_id, NUL, the header */
 } kg_parent_t;
 
 /* A message of a client's that is with the kernel, or waits for one. */
@@ -64,8 +64,7 @@ struct kg_bridge {
     unsigned hears;           /* of those that count: they are no clients */
     kg_parent_t *parents;     /* uthash */
     kg_parent_t *parent_list; /* the same */
-    kg_seen_t *seen;          /* uthash */
-    kg_seen_t *seen_list;     /* the same, oldest first */
+    kg_seen_t *seen;          /* NULL: none yet */
     uint64_t serial;          /* of the latest client */
     kg_forward_t *forwards;
     unsigned waiting, sent; /* of them */
@@ -139,7 +138,7 @@ void kg_seen_note(const kg_attach_t *attach, const kg_client_msg_t *msg, const k
 /* True: it was before, and is not to be carried out again. Its answer is this attach's now: it is
  * still to come, or was given, or is given here. */
 bool kg_seen_before(kg_attach_t *attach, const kg_client_msg_t *msg);
-void kg_seen_clear(kg_bridge_t *bridge);
+void kg_seen_free(kg_bridge_t *bridge);
 
 /* ---- attach_subshell.c ---- */
 

@@ -238,24 +238,25 @@ static void drop_oldest(kg_bridge_t *bridge)
     }
     HASH_DEL(bridge->parents, oldest);
     DL_DELETE(bridge->parent_list, oldest);
-    kg_buf_fini(&oldest->header);
     free(oldest);
 }
 
 void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header, bool forward)
 {
     kg_bridge_t *bridge = context->bridge;
-    kg_parent_t *parent = bridge ? calloc(1, sizeof(*parent)) : NULL;
-    if (!parent || kg_buf_append_slice(&parent->header, header)) {
-        free(parent);
+    size_t id_len = strlen(msg_id);
+    kg_parent_t *parent = bridge ? calloc(1, sizeof(*parent) + id_len + 1 + header.len) : NULL;
+    if (!parent) {
         return; /* they get what the kernel says */
     }
+    memcpy(parent->text, msg_id, id_len);
+    memcpy(parent->text + id_len + 1, header.data, header.len);
+    parent->header = kg_slice(parent->text + id_len + 1, header.len);
+    parent->forward = forward;
     if (HASH_COUNT(bridge->parents) >= KG_PARENTS_MAX) {
         drop_oldest(bridge);
     }
-    parent->forward = forward;
-    (void)kg_format(parent->msg_id, sizeof(parent->msg_id), "%s", msg_id);
-    HASH_ADD_STR(bridge->parents, msg_id, parent);
+    HASH_ADD_KEYPTR(hh, bridge->parents, parent->text, id_len, parent);
     DL_APPEND(bridge->parent_list, parent);
 }
 
@@ -276,7 +277,7 @@ void kg_bridge_free(kg_context_t *context)
     while (bridge->parents) {
         drop_oldest(bridge);
     }
-    kg_seen_clear(bridge);
+    kg_seen_free(bridge);
     free(bridge);
     context->bridge = NULL;
 }
@@ -394,7 +395,7 @@ void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg)
     const kg_parent_t *parent = find_parent(bridge, msg->parent_id);
     kg_slice_t header = {0};
     if (parent) {
-        header = kg_buf_slice(&parent->header);
+        header = parent->header;
     } else if (is_current(context, msg->parent_id)) { /* much was asked while it runs */
         header = running_header(context);
     }

@@ -9,22 +9,34 @@
 #include "gateway/context/attach_internal.h"
 
 enum {
-    KEY_LEN = 16
+    KEY_LEN = 16,
+    RUN_LEN = 32, /* of a run's id, with its NUL */
+    ROWS_STEP = 64,
 };
 
+typedef struct seen_key {
+    uint64_t half[2];
+} seen_key_t;
+
+typedef struct seen_row {
+    char run[RUN_LEN]; /* "": it was no code */
+    uint64_t attach;   /* serial of who asked */
+} seen_row_t;
+
+/* A ring: with KG_SEEN_MAX, the oldest make room. The keys are looked through one by one; they lie
+ * close together for that. */
 struct kg_seen {
-    unsigned char key[KEY_LEN];
-    char run[KG_ID_MAX]; /* "": it was no code */
-    uint64_t attach;     /* serial of who asked */
-    kg_seen_t *prev, *next;
-    UT_hash_handle hh;
+    size_t count, cap, oldest;
+    seen_key_t *keys;
+    seen_row_t *rows; /* by the same number */
 };
 
 /* Not of what is public alone: all at the kernel see sessions and msg_ids, and can foretell many.
  * One that sent another's would get its reply, or have its next cell passed over. */
-static void
-key_of(const kg_attach_t *attach, const kg_client_msg_t *msg, unsigned char ret[KEY_LEN])
+static seen_key_t key_of(const kg_attach_t *attach, const kg_client_msg_t *msg)
 {
+    unsigned char hash[KEY_LEN];
+    seen_key_t key;
     crypto_generichash_state state;
     (void)crypto_generichash_init(&state, NULL, 0, KEY_LEN);
     (void)crypto_generichash_update(&state, (const unsigned char *)attach->who,
@@ -33,41 +45,73 @@ key_of(const kg_attach_t *attach, const kg_client_msg_t *msg, unsigned char ret[
                                     strlen(msg->session) + 1);
     (void)crypto_generichash_update(&state, (const unsigned char *)msg->msg_id,
                                     strlen(msg->msg_id));
-    (void)crypto_generichash_final(&state, ret, KEY_LEN);
+    (void)crypto_generichash_final(&state, hash, KEY_LEN);
+    memcpy(&key, hash, sizeof(key));
+    return key;
 }
 
-static void forget_oldest(kg_bridge_t *bridge)
+void kg_seen_free(kg_bridge_t *bridge)
 {
-    kg_seen_t *oldest = bridge->seen_list;
-    if (oldest && bridge->seen) {
-        HASH_DEL(bridge->seen, oldest);
-        DL_DELETE(bridge->seen_list, oldest);
-        free(oldest);
+    if (bridge->seen) {
+        free(bridge->seen->keys);
+        free(bridge->seen->rows);
+        free(bridge->seen);
+        bridge->seen = NULL;
     }
 }
 
-void kg_seen_clear(kg_bridge_t *bridge)
+static bool grow(kg_seen_t *seen)
 {
-    while (bridge->seen) {
-        forget_oldest(bridge);
+    size_t cap = seen->cap + ROWS_STEP;
+    seen_key_t *keys = realloc(seen->keys, cap * sizeof(*keys));
+    if (keys) {
+        seen->keys = keys;
     }
+    seen_row_t *rows = keys ? realloc(seen->rows, cap * sizeof(*rows)) : NULL;
+    if (rows) {
+        seen->rows = rows;
+        seen->cap = cap;
+    }
+    return rows != NULL;
+}
+
+/* The place for one more, or NULL. */
+static seen_row_t *take_row(kg_seen_t *seen, seen_key_t key)
+{
+    size_t at = seen->count;
+    if (seen->count == KG_SEEN_MAX) {
+        at = seen->oldest;
+        seen->oldest = (seen->oldest + 1) % KG_SEEN_MAX;
+    } else if (seen->count == seen->cap && !grow(seen)) {
+        return NULL;
+    } else {
+        seen->count++;
+    }
+    seen->keys[at] = key;
+    return &seen->rows[at];
+}
+
+static seen_row_t *find_row(const kg_seen_t *seen, seen_key_t key)
+{
+    for (size_t i = 0; seen && i < seen->count; i++) {
+        if (seen->keys[i].half[0] == key.half[0] && seen->keys[i].half[1] == key.half[1]) {
+            return &seen->rows[i];
+        }
+    }
+    return NULL;
 }
 
 void kg_seen_note(const kg_attach_t *attach, const kg_client_msg_t *msg, const kg_run_t *run)
 {
     kg_bridge_t *bridge = attach->context->bridge;
-    kg_seen_t *seen = calloc(1, sizeof(*seen));
-    if (!seen) {
-        return; /* as if it were long ago */
+    if (!bridge->seen) {
+        bridge->seen = calloc(1, sizeof(*bridge->seen));
     }
-    if (HASH_COUNT(bridge->seen) >= KG_SEEN_MAX) {
-        forget_oldest(bridge);
+    seen_row_t *row = bridge->seen ? take_row(bridge->seen, key_of(attach, msg)) : NULL;
+    if (row) { /* else it is as if it were long ago */
+        row->attach = attach->serial;
+        (void)kg_format(row->run, sizeof(row->run), "%s", run ? run->id : "");
     }
-    key_of(attach, msg, seen->key);
-    seen->attach = attach->serial;
-    (void)kg_format(seen->run, sizeof(seen->run), "%s", run ? run->id : "");
-    HASH_ADD(hh, bridge->seen, key, KEY_LEN, seen);
-    DL_APPEND(bridge->seen_list, seen);
 }
 
 /* It ended while its client had no connection, and the reply went with that. */
@@ -90,11 +134,8 @@ static void say_again(kg_attach_t *attach, const kg_client_msg_t *msg, const kg_
 
 bool kg_seen_before(kg_attach_t *attach, const kg_client_msg_t *msg)
 {
-    unsigned char key[KEY_LEN];
-    kg_seen_t *seen = NULL;
     kg_run_t *run = NULL;
-    key_of(attach, msg, key);
-    HASH_FIND(hh, attach->context->bridge->seen, key, KEY_LEN, seen);
+    seen_row_t *seen = find_row(attach->context->bridge->seen, key_of(attach, msg));
     if (!seen) {
         return false;
     }
