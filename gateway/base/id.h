@@ -10,7 +10,7 @@
 
 #define KG_ID_NODE_LEN 5
 #define KG_ID_MAX 48       /* any id of ours with its NUL */
-#define KG_ID_SHORT_MAX 32 /* of a run or a sandbox, with its NUL: of these there may be many */
+#define KG_ID_SHORT_MAX 26 /* of a run or a sandbox, with its NUL: of these there may be many */
 #define KG_UUID_LEN 36
 
 typedef struct kg_node {

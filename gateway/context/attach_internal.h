@@ -22,11 +22,10 @@ enum {
 
 /* Under which header a client knows what the kernel got as msg_id. */
 typedef struct kg_parent {
-    struct kg_parent *prev, *next; /* oldest first */
-    UT_hash_handle hh;             /* by the msg_id */
-    kg_slice_t header;             /* in text */
-    bool forward;                  /* no run */
-    char text[];                   /* the msg_id, NUL, the header */
+    UT_hash_handle hh; /* by the msg_id; oldest first */
+    kg_slice_t header; /* in text */
+    bool forward;      /* no run */
+    char text[];       /* the msg_id, NUL, the header */
 } kg_parent_t;
 
 /* A message of a client's that is with the kernel, or waits for one. */
@@ -59,13 +58,12 @@ struct kg_attach {
 
 struct kg_bridge {
     kg_attach_t *attaches;
-    unsigned count;           /* of them, but for: */
-    unsigned left;            /* who have no connection and may come back */
-    unsigned hears;           /* of those that count: they are no clients */
-    kg_parent_t *parents;     /* uthash */
-    kg_parent_t *parent_list; /* the same */
-    kg_seen_t *seen;          /* NULL: none yet */
-    uint64_t serial;          /* of the latest client */
+    unsigned count;       /* of them, but for: */
+    unsigned left;        /* who have no connection and may come back */
+    unsigned hears;       /* of those that count: they are no clients */
+    kg_parent_t *parents; /* uthash */
+    kg_seen_t *seen;      /* NULL: none yet */
+    uint64_t serial;      /* of the latest client */
     kg_forward_t *forwards;
     unsigned waiting, sent; /* of them */
     size_t waiting_bytes;

@@ -232,13 +232,11 @@ static kg_parent_t *find_parent(const kg_bridge_t *bridge, const char *msg_id)
 
 static void drop_oldest(kg_bridge_t *bridge)
 {
-    kg_parent_t *oldest = bridge->parent_list;
-    if (!oldest || !bridge->parents) {
-        return;
+    kg_parent_t *oldest = bridge->parents;
+    if (oldest) {
+        HASH_DEL(bridge->parents, oldest);
+        free(oldest);
     }
-    HASH_DEL(bridge->parents, oldest);
-    DL_DELETE(bridge->parent_list, oldest);
-    free(oldest);
 }
 
 void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header, bool forward)
@@ -257,7 +255,6 @@ void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header
         drop_oldest(bridge);
     }
     HASH_ADD_KEYPTR(hh, bridge->parents, parent->text, id_len, parent);
-    DL_APPEND(bridge->parent_list, parent);
 }
 
 bool kg_bridge_is_forward(const kg_context_t *context, const char *msg_id)

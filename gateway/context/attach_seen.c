@@ -10,7 +10,6 @@
 
 enum {
     KEY_LEN = 16,
-    RUN_LEN = 32, /* of a run's id, with its NUL */
     ROWS_STEP = 64,
 };
 
@@ -19,8 +18,8 @@ typedef struct seen_key {
 } seen_key_t;
 
 typedef struct seen_row {
-    char run[RUN_LEN]; /* "": it was no code */
-    uint64_t attach;   /* serial of who asked */
+    char run[KG_ID_SHORT_MAX]; /* "": it was no code */
+    uint64_t attach;           /* serial of who asked */
 } seen_row_t;
 
 /* A ring: with KG_SEEN_MAX, the oldest make room. The keys are looked through one by one; they lie

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define KG_RUN_NAME_MAX 40    /* of a log's file, with its NUL */
+#define KG_RUN_NAME_MAX 32    /* of a log's file, with its NUL */
 #define KG_RUN_SPARE_BATCH 16 /* files of one piece of work */
 /* What waits to be emptied is still on the disk, beside the budget of logs: no more than this … */
 #define KG_RUN_SPARE_WAITING (UINT64_C(1) << 20)
