@@ -263,9 +263,9 @@ def test_limits_of_the_operator(tight: Client) -> None:
     assert "lost" not in tools.run("print('x' * 10239)")[0]
     assert "bytes went over a limit and are lost]" in tools.run("print('x' * 10300)")[0]
     assert "result: " in tools.run("display(Image(png[:8] + b'\\0' * 60000))")[0]
-    text, _, _ = tools.run("print('y' * 10000); import sys; print('z' * 1998, file=sys.stderr)")
-    assert "cut to" not in text  # 3,000 tokens
-    assert "cut to 3000 tokens" in tools.run("print('y' * 10000); print('z' * 2000, file=sys.stderr)")[0]
+    text, _, _ = tools.run("print('y' * 10000); import sys; print('z' * 1996, file=sys.stderr)")
+    assert "cut to" not in text  # 3,000 tokens: a letter is a quarter of one, the end of a line a whole one
+    assert "cut to 3000 tokens" in tools.run("print('y' * 10000); print('z' * 1997, file=sys.stderr)")[0]
 
 
 def test_keys_and_owners(client: Client, sandbox: Sandbox) -> None:
