@@ -17,7 +17,6 @@ typedef struct kg_ws_msg {
     size_t buffer_count;
     kg_hold_t hold;         /* keeps the buffers, and */
     bool held[KG_WS_PARTS]; /* of the parts these */
-    bool may_wait;          /* more follows at once, mostly, and alone it tells little */
 } kg_ws_msg_t;
 
 /* -ENOENT: no such channel. */

@@ -207,7 +207,6 @@ static int send_frame(void *user, const kg_ws_msg_t *msg)
 {
     kg_channels_t *c = user;
     int rc = -EAGAIN;
-    kg_ws_may_wait(c->ws, msg->may_wait);
     if (is_held(msg) && (c->v1 || msg->buffer_count == 0)) {
         rc = c->v1 ? send_v1_held(c, msg) : send_legacy_held(c, msg);
     }

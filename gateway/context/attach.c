@@ -286,7 +286,7 @@ static void on_message(void *user, kg_channel_t channel, const kg_jmsg_t *msg, v
     }
     if (f->attach && (channel == KG_CHANNEL_SHELL || channel == KG_CHANNEL_CONTROL)) {
         kg_slice_t header = kg_buf_slice(&f->msg.header);
-        kg_bridge_pass(f->context, f->attach, channel, msg, &header, false);
+        kg_bridge_pass(f->context, f->attach, channel, msg, &header);
     }
 }
 

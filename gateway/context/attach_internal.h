@@ -111,13 +111,12 @@ void kg_bridge_refuse(kg_context_t *context,
                       const char *request_type,
                       kg_slice_t parent,
                       const kg_err_t *err);
-/* A message of the kernel's, as it is but for its parent. may_wait: as of kg_ws_msg_t. */
+/* A message of the kernel's, as it is but for its parent. */
 void kg_bridge_pass(kg_context_t *context,
                     kg_attach_t *to,
                     kg_channel_t channel,
                     const kg_jmsg_t *msg,
-                    const kg_slice_t *parent,
-                    bool may_wait);
+                    const kg_slice_t *parent);
 /* The kernel got it as msg_id; forward: it is no run. */
 void kg_bridge_note(kg_context_t *context, const char *msg_id, kg_slice_t header, bool forward);
 bool kg_bridge_is_forward(const kg_context_t *context, const char *msg_id);

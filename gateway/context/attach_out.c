@@ -307,22 +307,11 @@ static int with_status(const kg_jmsg_t *msg, kg_buf_t *store, kg_slice_t *conten
     return rc;
 }
 
-/* With these a cell begins, or is all but over: the reply comes behind its value. */
-static bool is_prelude(const kg_jmsg_t *msg)
-{
-    if (strcmp(msg->msg_type, "status") == 0) {
-        return kg_slice_eq_cstr(kg_json_get(msg->content, "execution_state").raw, "\"busy\"");
-    }
-    return strcmp(msg->msg_type, "execute_input") == 0 ||
-           strcmp(msg->msg_type, "execute_result") == 0;
-}
-
 void kg_bridge_pass(kg_context_t *context,
                     kg_attach_t *to,
                     kg_channel_t channel,
                     const kg_jmsg_t *msg,
-                    const kg_slice_t *parent,
-                    bool may_wait)
+                    const kg_slice_t *parent)
 {
     const kg_json_value_t parts[KG_WS_PARTS] = {msg->header, msg->parent_header, msg->metadata,
                                                 msg->content};
@@ -330,8 +319,7 @@ void kg_bridge_pass(kg_context_t *context,
     kg_ws_msg_t out = {.channel = channel,
                        .buffers = msg->buffers,
                        .buffer_count = msg->buffer_count,
-                       .hold = msg->hold,
-                       .may_wait = may_wait};
+                       .hold = msg->hold};
     int rc = 0;
     for (size_t i = 0; i < KG_WS_PARTS && rc == 0; i++) {
         rc = kg_ws_clean_part(parts[i], i >= 2 && msg->deep, &stores[i], &out.parts[i]);
@@ -408,8 +396,7 @@ void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg)
     } else if (is_current(context, msg->parent_id)) { /* much was asked while it runs */
         header = running_header(context);
     }
-    kg_bridge_pass(context, NULL, KG_CHANNEL_IOPUB, msg, header.len > 0 ? &header : NULL,
-                   is_prelude(msg));
+    kg_bridge_pass(context, NULL, KG_CHANNEL_IOPUB, msg, header.len > 0 ? &header : NULL);
 }
 
 void kg_bridge_text(kg_inc_t *inc, bool is_stderr, kg_slice_t utf8)
@@ -458,9 +445,7 @@ void kg_run_client_message(kg_run_t *run, kg_channel_t channel, const kg_jmsg_t 
     }
     kg_slice_t header = kg_buf_slice(&client->header);
     if (client->attach) {
-        bool may_wait = channel == KG_CHANNEL_SHELL && run->request &&
-                        !kg_request_is_idle(run->request); /* that is mostly right behind it */
-        kg_bridge_pass(context, client->attach, channel, msg, &header, may_wait);
+        kg_bridge_pass(context, client->attach, channel, msg, &header);
     }
     if (channel == KG_CHANNEL_STDIN) {
         kg_buf_clear(&client->question);

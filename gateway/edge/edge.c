@@ -102,7 +102,6 @@ static void free_edge(kg_edge_t *edge)
 {
     kg_timer_close(&edge->scan);
     kg_timer_close(&edge->nudge);
-    kg_timer_close(&edge->wait);
     kg_timer_close(&edge->grace);
     for (size_t i = 0; i < edge->listener_count; i++) {
         kg_listener_close(&edge->listeners[i]);
@@ -144,7 +143,6 @@ static void destroy_context(void *user)
     kg_loop_hook_remove(edge->loop, &edge->hook);
     kg_timer_stop(edge->scan);
     kg_timer_stop(edge->nudge);
-    kg_timer_stop(edge->wait);
     lws_context_destroy(edge->lws);
     farewell(edge);
 }
@@ -213,7 +211,6 @@ static int create_timers(kg_edge_t *edge)
 {
     int rc = kg_timer_create(edge->loop, on_scan, edge, &edge->scan);
     rc = rc < 0 ? rc : kg_timer_create(edge->loop, on_nudge, edge, &edge->nudge);
-    rc = rc < 0 ? rc : kg_timer_create(edge->loop, kg_ws_waited, edge, &edge->wait);
     return rc < 0 ? rc : kg_timer_create(edge->loop, on_grace, edge, &edge->grace);
 }
 

@@ -220,7 +220,6 @@ void *kg_http_user(const kg_http_t *http);
 bool kg_http_answered(const kg_http_t *http);
 
 #define KG_EDGE_HELD_MIN 16384u
-#define KG_EDGE_WAIT_NS (2 * KG_NS_PER_MS)
 /* Queues a text message (copied). 0, -ENOBUFS over ws_queue_max (nothing was queued), -EPIPE when
  * closing, -ENOMEM. The largest queued message is not counted: it may be of any size. */
 int kg_ws_send(kg_ws_t *ws, kg_slice_t text);
@@ -230,9 +229,6 @@ int kg_ws_send_binary(kg_ws_t *ws, kg_slice_t data);
  * must be its. It is kept at the call and dropped when they have been written, or will not be. */
 int kg_ws_send_held(
     kg_ws_t *ws, bool binary, const kg_slice_t *pieces, size_t count, const kg_hold_t *hold);
-/* Whether what is queued from here on may wait for what follows it, KG_EDGE_WAIT_NS at most, to be
- * written with that: where short messages come one by one, each would wake the client. */
-void kg_ws_may_wait(kg_ws_t *ws, bool may);
 size_t kg_ws_queued(const kg_ws_t *ws);
 void kg_ws_set_queue_max(kg_ws_t *ws, size_t bytes); /* instead of the option */
 /* From here on text that is not UTF-8 is handed on as if it were binary; by default it ends the

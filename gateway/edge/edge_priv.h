@@ -153,12 +153,10 @@ struct kg_ws {
     kg_frames_t frames;
     kg_buf_t rx;
     kg_ws_queue_t queue;
-    kg_ws_t *flush_prev, *flush_next; /* edge->to_flush, or edge->waiting */
-    bool may_wait;
-    bool waits;    /* is in the latter */
-    bool to_flush; /* is in there */
-    bool asked;    /* lws will say when the socket can take more */
-    kg_buf_t src;  /* what the source gave, framed */
+    kg_ws_t *flush_prev, *flush_next; /* edge->to_flush */
+    bool to_flush;                    /* is in there */
+    bool asked;                       /* lws will say when the socket can take more */
+    kg_buf_t src;                     /* what the source gave, framed */
     kg_ws_pull_fn *fill;
     void *fill_user;
     bool src_ready;
@@ -202,9 +200,7 @@ struct kg_edge {
     bool ahead_moved;
     uint64_t passes;
     kg_ws_t *to_flush; /* have something to send, before the loop sleeps */
-    kg_ws_t *waiting;  /* and these when the timer says so, or more comes */
-    kg_timer_t *wait;
-    bool asleep; /* that was done */
+    bool asleep;       /* that was done */
     kg_timer_t *scan;
     kg_hook_t hook;
     unsigned forced_turns; /* loop turns in a row that lws asked for */
@@ -305,7 +301,6 @@ bool kg_frames_masked(kg_frames_t *frames, const char *data, size_t len);
 int kg_ws_on_writeable(kg_conn_t *conn);
 int kg_ws_on_timer(kg_conn_t *conn);
 void kg_ws_flush_all(kg_edge_t *edge); /* before the loop sleeps; from no callback of lws */
-void kg_ws_waited(void *user); /* kg_fn, user: the edge; what waits goes with the next flush */
 void kg_ws_scan(kg_ws_t *ws, uint64_t now_ns);
 void kg_ws_over(kg_ws_t *ws);
 

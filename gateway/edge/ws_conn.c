@@ -22,31 +22,6 @@ size_t kg_ws_queued(const kg_ws_t *ws)
     return ws->queue.bytes;
 }
 
-static void not_listed(kg_ws_t *ws)
-{
-    kg_edge_t *edge = ws->conn->edge;
-    if (ws->to_flush) {
-        DL_DELETE2(edge->to_flush, ws, flush_prev, flush_next);
-    } else if (ws->waits) {
-        DL_DELETE2(edge->waiting, ws, flush_prev, flush_next);
-    }
-    ws->to_flush = ws->waits = false;
-}
-
-/* The first one sets the time for all. */
-static void wait(kg_ws_t *ws)
-{
-    kg_edge_t *edge = ws->conn->edge;
-    if (ws->waits) {
-        return;
-    }
-    if (!edge->waiting) {
-        kg_timer_start(edge->wait, KG_EDGE_WAIT_NS, 0);
-    }
-    ws->waits = true;
-    DL_APPEND2(edge->waiting, ws, flush_prev, flush_next);
-}
-
 /* What is to be sent goes out before the loop sleeps: what comes in one turn in few writes, and
  * without a look at whether the socket has room, which it mostly has. */
 static void want_flush(kg_ws_t *ws)
@@ -55,11 +30,6 @@ static void want_flush(kg_ws_t *ws)
     if (ws->asked || ws->to_flush) {
         return;
     }
-    if (ws->may_wait && !ws->closing) {
-        wait(ws);
-        return;
-    }
-    not_listed(ws);
     if (edge->asleep) { /* or about to be: that was before */
         ws->asked = true;
         lws_callback_on_writable(ws->conn->wsi);
@@ -67,22 +37,6 @@ static void want_flush(kg_ws_t *ws)
     }
     ws->to_flush = true;
     DL_APPEND2(edge->to_flush, ws, flush_prev, flush_next);
-}
-
-void kg_ws_may_wait(kg_ws_t *ws, bool may)
-{
-    ws->may_wait = may;
-}
-
-void kg_ws_waited(void *user)
-{
-    kg_edge_t *edge = user;
-    while (edge->waiting) {
-        kg_ws_t *ws = edge->waiting;
-        not_listed(ws);
-        ws->may_wait = false;
-        want_flush(ws);
-    }
 }
 
 static int after_add(kg_ws_t *ws, int rc)
@@ -317,6 +271,14 @@ int kg_ws_on_writeable(kg_conn_t *conn)
                             1); /* a close from here would lose its frame under libuv (trap 2) */
     }
     return 0;
+}
+
+static void not_listed(kg_ws_t *ws)
+{
+    if (ws->to_flush) {
+        ws->to_flush = false;
+        DL_DELETE2(ws->conn->edge->to_flush, ws, flush_prev, flush_next);
+    }
 }
 
 void kg_ws_flush_all(kg_edge_t *edge)

@@ -271,7 +271,6 @@ bool kg_kernel_is_ours(const kg_kernel_t *kernel, const char *msg_id);
 
 const char *kg_request_msg_id(const kg_request_t *request);
 bool kg_request_is_sent(const kg_request_t *request);
-bool kg_request_is_idle(const kg_request_t *request); /* the kernel has said so of it */
 /* Ends the interest: no callback after it, later messages go to on_orphan. What runs in the kernel
  * goes on; the kernel stays BUSY until it has ended. NULL ok; NULLs the pointer. Must be called for
  * every request, also after close (before its done). */

@@ -87,11 +87,6 @@ bool kg_request_is_sent(const kg_request_t *request)
     return !request->unsent;
 }
 
-bool kg_request_is_idle(const kg_request_t *request)
-{
-    return request->idled;
-}
-
 /* ---- deadlines ---- */
 
 static void arm_timer(kg_kernel_t *k, uint64_t at_ns)

@@ -484,13 +484,6 @@ static void on_ws_message(kg_ws_t *ws, kg_slice_t data, bool binary, void *user)
     } else if (sscanf(text, "held %zu", &len) == 1) {
         kg_ws_set_queue_max(ws, len + 1000);
         send_held(user, ws, len);
-    } else if (strncmp(text, "wait ", 5) == 0) {
-        kg_ws_may_wait(ws, true);
-        kg_ws_send(ws, kg_slice_cstr(text + 5));
-        if (strcmp(text + 5, "close") == 0) {
-            kg_ws_close(ws, 1013, "late");
-        }
-        kg_ws_may_wait(ws, false);
     } else if (strncmp(text, "pause", 5) == 0) {
         kg_ws_pause(ws, true);
     } else if (strncmp(text, "bytes", 5) == 0) {

@@ -725,39 +725,6 @@ static void two_thousand_idle_sockets(void **state)
     edge_finish(g);
 }
 
-static void what_may_wait_comes_in_its_place(void **state)
-{
-    edge_fixture_t *f = *state;
-    client_t c = ws_connect(f->ports[0], "/ws", NULL);
-    client_t other = ws_connect(f->ports[0], "/ws", NULL);
-    ws_send_text(&c, "wait a"); /* alone: when its time is over */
-    expect_frame(&c, 0x81, "a");
-    for (int i = 0; i < 50; i++) {
-        ws_send_text(&other, "wait x");
-        ws_send_text(&c, "wait b");
-        ws_send_text(&c, "wait c");
-        ws_send_text(&c, "d");
-        ws_send_text(&c, "wait e");
-        expect_frame(&c, 0x81, "b");
-        expect_frame(&c, 0x81, "c");
-        expect_frame(&c, 0x81, "d");
-        expect_frame(&c, 0x81, "e");
-        expect_frame(&other, 0x81, "x");
-    }
-    ws_send_text(&c, "wait close");
-    expect_frame(&c, 0x81, "close");
-    expect_close(&c, 1013, "late");
-    client_close(&c);
-    for (int i = 0; i < 50; i++) { /* who leaves meanwhile is forgotten */
-        client_t gone = ws_connect(f->ports[0], "/ws", NULL);
-        ws_send_text(&gone, "wait y");
-        client_close(&gone);
-    }
-    ws_send_text(&other, "wait z");
-    expect_frame(&other, 0x81, "z");
-    client_close(&other);
-}
-
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -786,7 +753,6 @@ int main(void)
         cmocka_unit_test(silent_client_is_pinged_and_lives_by_its_pong),
         cmocka_unit_test(stalled_client_is_not_cut_by_pings),
         cmocka_unit_test(client_that_stalls_for_good_is_cut),
-        T(what_may_wait_comes_in_its_place),
         T(paused_socket_reads_nothing_more),
         T(two_thousand_idle_sockets),
     };

@@ -480,12 +480,6 @@ int kg_ws_send_held(
     return binary ? kg_ws_send_binary(ws, kg_buf_slice(&all)) : kg_ws_send(ws, kg_buf_slice(&all));
 }
 
-void kg_ws_may_wait(kg_ws_t *ws, bool may)
-{
-    (void)ws; /* all is there at once */
-    (void)may;
-}
-
 size_t kg_ws_queued(const kg_ws_t *ws)
 {
     return ws->queued;
