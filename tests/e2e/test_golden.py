@@ -11,8 +11,8 @@ from harness.golden import cases, check_case
 
 @pytest.fixture(scope="module")
 def modules(sandbox: Sandbox) -> set[str]:
-    code = ("import importlib.util\nprint(' '.join(m for m in ['pandas', 'numpy', 'matplotlib', 'plotly', 'seaborn', 'sympy'] "
-            "if importlib.util.find_spec(m)))")
+    names = ["pandas", "numpy", "matplotlib", "plotly", "seaborn", "sympy", "ipykernel.subshell"]
+    code = f"import importlib.util\nprint(' '.join(m for m in {names} if importlib.util.find_spec(m)))"
     return set(sandbox.run(code)["stdout"].split())
 
 

@@ -85,6 +85,49 @@ def test_print_the_moment_a_quick_kernel_is_there(rig: Client) -> None:
             rig.delete(f"{sb.path}/contexts/{context}")
 
 
+# --- Flush ------------------------------------------------------------------------------------------------------------
+
+WAITED_FOR = """
+import sys, threading
+from IPython.display import publish_display_data
+out, iopub, sent, late = sys.stdout, sys.stdout.pub_thread, [], []
+send = iopub._really_send
+def recorded(message, *args, **kwargs):
+    send(message, *args, **kwargs)
+    sent.append(b''.join(bytes(part) for part in message))
+iopub._really_send = recorded
+def work(number):
+    for i in range(100):
+        mark = f'<{number}.{i}>'
+        if i % 3:
+            print(mark, file=out)
+        else:
+            publish_display_data({'text/plain': mark})
+        (out if i % 2 else sys.stderr if i % 3 == 0 else out).flush()
+        if not any(mark.encode() in message for message in list(sent)):
+            late.append(mark)
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+def test_flush_returns_when_all_before_it_was_sent(fresh: Sandbox) -> None:
+    """Text and displays, whichever thread they come from, and whichever stream is flushed for a display."""
+    got = fresh.run(WAITED_FOR + "(len(late), late[:5])")
+    assert got["text"] == "(0, [])", got
+
+
+def test_flush_of_what_was_waited_for_costs_no_turn_of_another_thread(fresh: Sandbox) -> None:
+    code = ("import sys\nqueue, given = sys.stdout._queue, []\ngive = queue._give\n"
+            "queue._give = lambda step: (given.append(step), give(step))\n"
+            "print('x', flush=True)\nsys.stdout.flush()\nbefore = len(given)\n"
+            "[stream.flush() for stream in (sys.stdout, sys.stderr) for _ in range(5)]\n"
+            "again = len(given)\nprint('y', flush=True)\n"
+            "(before > 0, again - before, len(given) > again)")
+    assert fresh.run(code)["text"] == "(True, 0, True)"
+
+
 # --- Many at once -------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,9 @@ the original descriptor either: the output of a cell belongs to the cell, not to
 
 OutStream sends what was printed some tenths of a second later. Until it has, the text stands in
 memory that outlives the process too, so that it is kept however the process ends (_LastWords).
+
+The kernel flushes both streams up to three times a cell, and each flush waits for IOPub's thread. Where
+that thread was given nothing since somebody waited for it, there is nothing to wait for (_Queue).
 """
 
 import atexit
@@ -179,27 +182,69 @@ class _Wire:
         closed.wait(1)
 
 
+class _Queue:
+    """What IOPub's thread is given to do, in order; knows whether somebody waited for all of it."""
+
+    @classmethod
+    def of(cls, pub_thread):
+        queue = getattr(pub_thread.schedule, "__self__", None)
+        return queue if isinstance(queue, cls) else cls(pub_thread)
+
+    def __init__(self, pub_thread):
+        self._give = pub_thread.schedule
+        self._waited = None  # the last wait, as long as nothing was given after it
+        pub_thread.schedule = self.schedule
+
+    def schedule(self, step):
+        self._give(step)
+        self._waited = None  # after: a wait that begins in between comes after the step
+
+    def idle(self):
+        """All that was given before this call is done."""
+        waited = self._waited
+        return waited is not None and waited.is_set()
+
+    def wait(self, last, twice, timeout):
+        """Until all that was given is done, and `last` after it; twice: what that gave in its turn too. False: it takes
+        longer than `timeout` seconds."""
+        done = threading.Event()
+        self._waited = done  # before: what is given from here on may come after it
+
+        def end():
+            last()
+            done.set()
+
+        self._give(functools.partial(self._give, end) if twice else end)
+        return done.wait(timeout)
+
+
 class OutStream(_OutStream):
     _words = None
     _wire = None
-    _unsettled = False  # something was sent since the wire was asked
+    _queue = None
+    _unsettled = False  # of all streams: something was sent since the wire was asked
     _capturing = False  # a piece of the pipe is on its way into the buffer
+    _written = _given = 0  # writes into the buffer, and those of them whose messages IOPub's thread was given
 
     def __init__(self, session, pub_thread, name, *args, **kwargs):
         self._words = _LastWords.take(name)
         if self._words is not None and OutStream._wire is None:
             OutStream._wire = _Wire(pub_thread)
+        self._queue = _Queue.of(pub_thread)
         super().__init__(session, pub_thread, name, *args, **kwargs)
 
     def write(self, string):
         words, pub_thread = self._words, self.pub_thread
-        if words is None or not self._is_master_process():
+        if not self._is_master_process():
             return super().write(string)
+        hurry = False
         with self._buffer_lock:
             written = super().write(string)
-            words.add(string)
-            hurry = words.crowded() and not words.hurried
-            words.hurried = words.hurried or hurry
+            self._written += 1
+            if words is not None:
+                words.add(string)
+                hurry = words.crowded() and not words.hurried
+                words.hurried = words.hurried or hurry
         if hurry:
             pub_thread.schedule(self._flush)
         return written
@@ -207,30 +252,27 @@ class OutStream(_OutStream):
     def flush(self):
         """Returns when all is written to the socket: a process that dies then has told it."""
         pub_thread = self.pub_thread
-        if self._is_master_process() and pub_thread and threading.current_thread() is not pub_thread.thread:
-            self._wait_for_capture()
-        if (
-            self._words is None
-            or not self._is_master_process()
-            or not pub_thread
-            or not pub_thread.thread.is_alive()
-            or threading.current_thread() is pub_thread.thread
-        ):
+        thread = pub_thread.thread if pub_thread and self._is_master_process() else None
+        if thread is None or threading.current_thread() is thread:
             super().flush()
             return
-        sent = threading.Event()
-
-        def settle():
-            if self._unsettled:
-                self._unsettled = False
-                self._wire.settle()
-            sent.set()
-
-        # The flush puts its message at the end of the thread's queue; the last step comes after that.
-        pub_thread.schedule(self._flush)
-        pub_thread.schedule(lambda: pub_thread.schedule(settle))
-        if not sent.wait(self.flush_timeout):
+        self._wait_for_capture()
+        if not thread.is_alive():
+            super().flush()
+            return
+        waiting = self._written != self._given
+        if waiting:
+            pub_thread.schedule(self._flush)
+        elif self._queue.idle():
+            return
+        if not self._queue.wait(self._settle, waiting, self.flush_timeout):
             print("flush timed out", file=sys.__stderr__)
+
+    @staticmethod
+    def _settle():
+        if OutStream._unsettled:
+            OutStream._unsettled = False
+            OutStream._wire.settle()
 
     def _wait_for_capture(self):
         """What a subprocess wrote before it ended is output of this cell: ipykernel flushes at a cell's end, and the thread
@@ -250,27 +292,36 @@ class OutStream(_OutStream):
         return waiting > 0 or self._capturing
 
     def _flush(self):
-        if self._words is None or not self._is_master_process():
+        if not self._is_master_process():
             super()._flush()
             return
+        with self._buffer_lock:
+            written = self._written
         try:
             super()._flush()
         finally:
-            with self._buffer_lock:
-                taken = self._words.marked()
-            if any(taken):  # the messages are in the thread's queue, so this comes after them
-                sent = functools.partial(self._sent, *taken)
-                if self.pub_thread:
-                    self.pub_thread.schedule(sent)
-                else:
-                    sent()
+            self._give_sent()
+            self._given = written
+
+    def _give_sent(self):
+        """The messages are in the thread's queue, so what is done after them goes there now."""
+        if self._words is None:
+            return
+        with self._buffer_lock:
+            taken = self._words.marked()
+        if any(taken):
+            sent = functools.partial(self._sent, *taken)
+            if self.pub_thread:
+                self.pub_thread.schedule(sent)
+            else:
+                sent()
 
     def _sent(self, length, missing):
         if not self._is_master_process():
             return
         with self._buffer_lock:
             self._words.drop(length, missing)
-        self._unsettled = True
+        OutStream._unsettled = True
 
     def _rotate_buffer(self):  # ipykernel 6
         return self._rotate(super()._rotate_buffer)
