@@ -77,7 +77,7 @@ static int on_body(http_parser *parser, const char *at, size_t len)
     proxy_conn_t *conn = parser->data;
     kg_buf_t *out = &conn->proxy->to_client;
     kg_slice_t *tail = &conn->proxy->client_tail;
-    if (!conn->answer_chunked && tail->len == 0) {
+    if (!conn->answer_chunked && tail->len == 0 && len > PROXY_JOIN) {
         *tail = kg_slice(at, len); /* sent from where it was read */
         return 0;
     }

@@ -87,15 +87,10 @@ kg_slice_t proxy_head_row_value(const proxy_head_t *head, unsigned row)
     return trim(kg_slice(head->text.data + head->rows[row].value, head->rows[row].value_len));
 }
 
-static bool is(kg_slice_t name, const char *wanted)
-{
-    return name.len == strlen(wanted) && strncasecmp(name.data, wanted, name.len) == 0;
-}
-
 kg_slice_t proxy_head_get(const proxy_head_t *head, const char *name)
 {
     for (unsigned i = 0; i < head->count; i++) {
-        if (is(proxy_head_row_name(head, i), name)) {
+        if (proxy_is(proxy_head_row_name(head, i), name)) {
             return proxy_head_row_value(head, i);
         }
     }
@@ -106,7 +101,7 @@ unsigned proxy_head_times(const proxy_head_t *head, const char *name)
 {
     unsigned times = 0;
     for (unsigned i = 0; i < head->count; i++) {
-        times += is(proxy_head_row_name(head, i), name);
+        times += proxy_is(proxy_head_row_name(head, i), name);
     }
     return times;
 }
@@ -130,7 +125,7 @@ static bool list_has(kg_slice_t list, kg_slice_t word)
 bool proxy_head_lists(const proxy_head_t *head, const char *name, kg_slice_t word)
 {
     for (unsigned i = 0; i < head->count; i++) {
-        if (is(proxy_head_row_name(head, i), name) &&
+        if (proxy_is(proxy_head_row_name(head, i), name) &&
             list_has(proxy_head_row_value(head, i), word)) {
             return true;
         }
@@ -143,7 +138,8 @@ bool proxy_row_valid(kg_slice_t name, kg_slice_t value)
 {
     for (size_t i = 0; i < name.len; i++) {
         unsigned char c = (unsigned char)name.data[i];
-        if (c <= ' ' || c >= 0x7f || strchr("()<>@,;:\\\"/[]?={}", c)) {
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+        if (!plain && (c <= ' ' || c >= 0x7f || strchr("()<>@,;:\\\"/[]?={}", c))) {
             return false;
         }
     }
@@ -186,7 +182,7 @@ const char *proxy_request_wrong(const proxy_head_t *head, const http_parser *par
     if (lengths > 1) {
         return "Content-Length stands there more than once.";
     }
-    if (encodings > 1 || (encodings == 1 && !is(encoding, "chunked"))) {
+    if (encodings > 1 || (encodings == 1 && !proxy_is(encoding, "chunked"))) {
         return "The only Transfer-Encoding that is understood is chunked.";
     }
     if (encodings > 0 && (parser->http_major != 1 || parser->http_minor < 1)) {

@@ -4,6 +4,7 @@
 #define KG_EDGE_PROXY_HEAD_H
 
 #include <http_parser.h>
+#include <strings.h>
 
 #include "gateway/edge/proxy.h"
 
@@ -35,6 +36,17 @@ kg_slice_t proxy_head_row_name(const proxy_head_t *head, unsigned row);
 kg_slice_t proxy_head_row_value(const proxy_head_t *head, unsigned row);
 kg_slice_t proxy_head_get(const proxy_head_t *head, const char *name); /* the first; {NULL,0} */
 unsigned proxy_head_times(const proxy_head_t *head, const char *name);
+/* Their first characters are the same, whatever their case: what most names are told apart by,
+ * without a call. */
+static inline bool proxy_may_be(kg_slice_t name, const char *wanted)
+{
+    return name.len > 0 && ((name.data[0] ^ wanted[0]) & ~0x20) == 0;
+}
+static inline bool proxy_is(kg_slice_t name, const char *wanted) /* whatever its case */
+{
+    return proxy_may_be(name, wanted) && name.len == strlen(wanted) &&
+           strncasecmp(name.data, wanted, name.len) == 0;
+}
 /* Whether it may be passed on as it is. */
 bool proxy_row_valid(kg_slice_t name, kg_slice_t value);
 /* Whether a comma-separated list has the word, in any of the rows of that name. */

@@ -9,6 +9,7 @@
 #include "gateway/edge/proxy_head.h"
 
 #define PROXY_READ 131072 /* bytes of one read */
+#define PROXY_JOIN 4096   /* a body as small as this goes out in one piece with its head */
 /* Unsent bytes at which the other side is not read any more, and is read again. */
 #define PROXY_HIGH ((size_t)256 * 1024)
 #define PROXY_LOW ((size_t)64 * 1024)

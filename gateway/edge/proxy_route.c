@@ -87,6 +87,7 @@ static int by_path(kg_slice_t *url, proxy_route_t *ret)
     if (url->len < 3 || memcmp(url->data, "/s/", 3) != 0) {
         return -ENOENT;
     }
+    const char *begin = url->data;
     kg_slice_t rest = kg_slice(url->data + 3, url->len - 3);
     const char *slash = memchr(rest.data, '/', rest.len);
     if (!slash || !take_sandbox(kg_slice(rest.data, (size_t)(slash - rest.data)), ret->sandbox)) {
@@ -102,7 +103,9 @@ static int by_path(kg_slice_t *url, proxy_route_t *ret)
     }
     ret->path_form = true;
     ret->add_slash = len == rest.len || rest.data[len] == '?';
-    (void)snprintf(ret->prefix, sizeof(ret->prefix), "/s/%s/%u", ret->sandbox, ret->port);
+    size_t prefix_len = (size_t)(rest.data + len - begin); /* ids and ports have one form alone */
+    memcpy(ret->prefix, begin, prefix_len);
+    ret->prefix[prefix_len] = '\0';
     *url = kg_slice(rest.data + len, rest.len - len);
     return 0;
 }
