@@ -281,6 +281,21 @@ def test_a_cancelled_task_interrupts_its_run(daemon: Daemon, python_box: Sandbox
     assert asyncio.run(main()) == ("interrupted", "killed")
 
 
+def test_a_cancelled_run_under_trio(daemon: Daemon, python_box: Sandbox) -> None:
+    trio: Any = pytest.importorskip("trio", reason="trio is not installed")
+
+    async def main() -> str:
+        async with AsyncSandal(daemon.key, daemon.url) as client:
+            box = await client.sandboxes.get(python_box.id)
+            assert (await box.run_code("1 + 1")).text == "2"
+            with trio.CancelScope() as scope:
+                await box.run_code("print(1, flush=True)\nimport time\ntime.sleep(60)", on_stdout=lambda _: scope.cancel())
+            assert scope.cancelled_caught
+            return (await box.runs.attach((await box.runs.list())[0].run).wait()).status
+
+    assert trio.run(main) == "interrupted"
+
+
 def test_ctrl_c_interrupts_its_run(daemon: Daemon, python_box: Sandbox) -> None:
     """Of a program of its own, in its midst."""
     code = f"""

@@ -16,7 +16,7 @@ TOOLS = Path(os.environ.get("SANDAL_TEST_TOOLS", ROOT / "build"))  # of the tree
 SITE = TOOLS / "site-roots"
 
 # Every call, and what depends on the interpreter: its event loop, its signals, its standard library.
-TESTS = ("units.py", "sync.py", "async.py", "cli.py::test_run", "cli.py::test_exec", "faults.py::test_a_cancelled_task_interrupts_its_run",
+TESTS = ("units.py", "transport.py", "sync.py", "async.py", "cli.py::test_run", "cli.py::test_exec", "faults.py::test_a_cancelled_task_interrupts_its_run",
          "faults.py::test_ctrl_c_interrupts_its_run")
 
 # In namespaces of its own: mounts and processes are gone with it, whatever happens. The network is the machine's.

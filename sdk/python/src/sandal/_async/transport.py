@@ -147,7 +147,7 @@ class AsyncTransport:
         headers = {**self.headers, **request.headers}
         content: Any = request.content
         extensions = {"timeout": _io.timeouts(read_timeout)}
-        url = self.address.url + request.path
+        url = _io.url_of(self.address.url + request.path)
         if callable(content):
             stream = _io.body_stream(cast(Any, content))
             made = httpx.Request(request.method, url, headers=headers, stream=stream, extensions=extensions)
