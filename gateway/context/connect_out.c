@@ -354,7 +354,9 @@ void kg_connection_subscribed(kg_zchan_t *chan, kg_zmsg_t *msg, void *user)
     kg_zpeer_t peer = kg_zmsg_peer(msg);
     kg_slice_t topic = kg_slice(frames[0].data + 1, frames[0].len - 1);
     if (frames[0].data[0] == 1) {
-        subscribe(c, chan, &peer, topic);
+        if (peer.fd >= 0) { /* else it has gone already, and nothing would tell so once more */
+            subscribe(c, chan, &peer, topic);
+        }
     } else if (peer.fd >= 0) {
         kg_subscriber_t *s = find_subscriber(c, &peer);
         if (s) {

@@ -2,11 +2,16 @@
  * stock ipykernel in a real (unisolated) sandbox, and a client made of bare sockets. */
 #include "gateway/context/connect.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 #include <zmq.h>
 
 #include "gateway/context/attach_internal.h"
@@ -24,6 +29,7 @@ typedef struct client {
     rig_t *rig;
     kg_connection_t *connection;
     kg_wire_key_t key;
+    char iopub[256];
     void *zmq;
     void *shell;
     unsigned replies;
@@ -46,6 +52,8 @@ static void open_client(client_t *c, rig_t *rig, kg_sandbox_t *sbx, int rcvhwm)
     char endpoint[256];
     (void)snprintf(endpoint, sizeof(endpoint), "ipc://%s-%d", str_of(answer, "connection.ip"),
                    (int)int_of(answer, "connection.shell_port"));
+    (void)snprintf(c->iopub, sizeof(c->iopub), "ipc://%s-%d", str_of(answer, "connection.ip"),
+                   (int)int_of(answer, "connection.iopub_port"));
     json_decref(answer);
     c->zmq = zmq_ctx_new();
     c->shell = zmq_socket(c->zmq, ZMQ_DEALER);
@@ -244,6 +252,78 @@ static void state_directory_with_a_long_path(void **state)
     drop(rig, sbx);
 }
 
+static size_t open_fds(void)
+{
+    size_t count = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    assert_non_null(dir);
+    while (readdir(dir)) { // NOLINT(concurrency-mt-unsafe): own stream
+        count++;
+    }
+    (void)closedir(dir);
+    return count;
+}
+
+/* ZMTP 3.0: a greeting, READY of a SUB socket, and its subscription to all. */
+static const char zmtp_greeting[64] = "\377\0\0\0\0\0\0\0\1\177\3\0NULL";
+static const char zmtp_ready[] = "\4\31\5READY\13Socket-Type\0\0\0\3SUB";
+static const char zmtp_subscribe[] = "\0\1\1";
+
+/* A subscriber that comes and goes while the loop does not run: libzmq's own thread serves it. When
+ * the loop hears of it, its socket is closed. */
+static void subscribe_and_leave(const client_t *c)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    size_t before = open_fds();
+    size_t got = 0;
+    char answer[256];
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    (void)snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", c->iopub + strlen("ipc://"));
+    assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+    assert_int_equal(write(fd, zmtp_greeting, sizeof(zmtp_greeting)), sizeof(zmtp_greeting));
+    assert_int_equal(write(fd, zmtp_ready, sizeof(zmtp_ready) - 1), sizeof(zmtp_ready) - 1);
+    while (got <= sizeof(zmtp_greeting)) { /* and its READY */
+        ssize_t n = read(fd, answer, sizeof(answer));
+        assert_true(n > 0);
+        got += (size_t)n;
+    }
+    assert_int_equal(write(fd, zmtp_subscribe, sizeof(zmtp_subscribe) - 1), 3);
+    close(fd);
+    uint64_t limit = kg_now_ns() + kg_ms(WAIT_MS);
+    while (open_fds() > before && kg_now_ns() < limit) {
+        sched_yield();
+    }
+    assert_int_equal(open_fds(), before);
+}
+
+static bool has_welcome(void *arg)
+{
+    char part[512];
+    int n = zmq_recv(arg, part, sizeof(part), ZMQ_DONTWAIT);
+    return n > 0 && memmem(part, (size_t)n, "iopub_welcome", strlen("iopub_welcome"));
+}
+
+/* Those who have gone before they were heard of take nobody's place. */
+static void subscribers_that_left_at_once_are_none(void **state)
+{
+    rig_t *rig = the_rig(state);
+    kg_sandbox_t *sbx = rig_sandbox(rig);
+    client_t c;
+    open_client(&c, rig, sbx, 0);
+    for (unsigned i = 0; i < KG_CONNECTION_PEERS; i++) {
+        subscribe_and_leave(&c);
+    }
+    void *sub = zmq_socket(c.zmq, ZMQ_SUB);
+    assert_int_equal(zmq_setsockopt(sub, ZMQ_SUBSCRIBE, "", 0), 0);
+    assert_int_equal(zmq_connect(sub, c.iopub), 0);
+    rig_until(rig, has_welcome, sub, WAIT_MS);
+    assert_int_equal(c.connection->subscriber_count, 1);
+    zmq_close(sub);
+    close_client(&c);
+    drop(rig, sbx);
+}
+
 /* A core that goes with connections in it: no file is left. */
 static void core_that_is_destroyed_removes_files(void **state)
 {
@@ -271,6 +351,7 @@ int main(void)
         cmocka_unit_test(messages_are_bounded_in_bytes),
         cmocka_unit_test(unread_replies_are_lost_and_counted),
         cmocka_unit_test(state_directory_with_a_long_path),
+        cmocka_unit_test(subscribers_that_left_at_once_are_none),
         cmocka_unit_test(core_that_is_destroyed_removes_files),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
