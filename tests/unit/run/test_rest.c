@@ -393,6 +393,96 @@ static void broken_log_stays_awake(void **state)
     end(&f);
 }
 
+/* A run whose output is so long, with a reader at its log from the beginning on. Returns the log's
+ * size. */
+static uint64_t read_while_it_ends(fixture_t *f, size_t len, kg_run_reader_t **ret_reader)
+{
+    char *text = malloc(len + 1);
+    assert_non_null(text);
+    memset(text, 'x', len);
+    text[len] = '\0';
+    rt_open(&f->t);
+    assert_int_equal(kg_run_reader_create(f->t.log, KG_READ_FROM_START, false, ret_reader), 0);
+    rt_stream(&f->t, "stdout", text);
+    rt_message(&f->t, "execute_reply", "{\"status\":\"ok\",\"execution_count\":1}");
+    rt_finish(&f->t, KG_RUN_OK);
+    free(text);
+    return kg_run_log_size(f->t.log);
+}
+
+static void empty_the_file(const fixture_t *f)
+{
+    int fd = openat(f->t.dirfd, f->t.log->name, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+/* To its end, or until it fails. */
+static int read_on(kg_run_reader_t *reader, kg_buf_t *out)
+{
+    kg_read_piece_t piece;
+    int rc = KG_READ_PIECE;
+    while (rc == KG_READ_PIECE) {
+        rc = kg_run_reader_next(reader, out, 1000, &piece);
+    }
+    return rc;
+}
+
+static void expect_read(kg_run_reader_t *reader, size_t len)
+{
+    KG_AUTO_BUF kg_buf_t out = {0};
+    assert_int_equal(read_on(reader, &out), KG_READ_END);
+    const char *text = strstr(out.data, "\"text\":\"x");
+    assert_non_null(text);
+    assert_int_equal(strspn(text + strlen("\"text\":\""), "x"), len);
+    assert_non_null(strstr(out.data, "\"status\":\"ok\""));
+}
+
+/* Whoever follows a run has its end from memory; who comes later, from the file. */
+static void finished_log_that_is_read_comes_from_memory(void **state)
+{
+    (void)state;
+    fixture_t f;
+    kg_run_reader_t *reader = NULL;
+    begin(&f);
+    size_t len = KG_LOG_WINDOW_READ - (size_t)read_while_it_ends(&f, 1, &reader) + 1;
+    kg_run_reader_destroy(&reader);
+    rt_close(&f.t);
+
+    assert_int_equal(read_while_it_ends(&f, len, &reader), KG_LOG_WINDOW_READ);
+    assert_int_equal(f.t.log->body->win.len, KG_LOG_WINDOW_READ);
+    empty_the_file(&f);
+    expect_read(reader, len);
+    kg_run_reader_destroy(&reader);
+    assert_int_equal(f.t.log->body->win.len, 0);
+    assert_int_equal(kg_run_reader_create(f.t.log, KG_READ_FROM_START, false, &reader), -EIO);
+    end(&f);
+}
+
+static void larger_log_comes_from_its_file(void **state)
+{
+    (void)state;
+    fixture_t f;
+    kg_run_reader_t *reader = NULL;
+    KG_AUTO_BUF kg_buf_t out = {0};
+    begin(&f);
+    size_t len = KG_LOG_WINDOW_READ - (size_t)read_while_it_ends(&f, 1, &reader) + 2;
+    for (unsigned i = 0; i < 2; i++) {
+        kg_run_reader_destroy(&reader);
+        rt_close(&f.t);
+        assert_int_equal(read_while_it_ends(&f, len, &reader), KG_LOG_WINDOW_READ + 1);
+        assert_int_equal(f.t.log->body->win.len, 0);
+        if (i == 0) {
+            expect_read(reader, len);
+        } else {
+            empty_the_file(&f);
+            assert_int_equal(read_on(reader, &out), -EIO);
+        }
+    }
+    kg_run_reader_destroy(&reader);
+    end(&f);
+}
+
 static void many_finished_logs_take_little_memory(void **state)
 {
     (void)state;
@@ -444,6 +534,8 @@ int main(void)
         cmocka_unit_test(log_with_late_output_cut_stays_awake),
         cmocka_unit_test(large_log_stays_awake),
         cmocka_unit_test(broken_log_stays_awake),
+        cmocka_unit_test(finished_log_that_is_read_comes_from_memory),
+        cmocka_unit_test(larger_log_comes_from_its_file),
         cmocka_unit_test(many_finished_logs_take_little_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
