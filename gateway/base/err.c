@@ -57,6 +57,8 @@ static const char *const usual_hints[KG_ERR_COUNT] = {
     [KG_ERR_TOO_LARGE] = "Data of any size goes by PUT /v1/sandboxes/{id}/fs/file.",
     [KG_ERR_UNSUPPORTED_MEDIA_TYPE] = "Send Content-Type: application/json.",
     [KG_ERR_RANGE_NOT_SATISFIABLE] = "The Content-Range of this answer has the size.",
+    [KG_ERR_UPGRADE_REQUIRED] =
+        "Open a WebSocket: GET with Upgrade: websocket and Sec-WebSocket-Version: 13.",
     [KG_ERR_HEADERS_TOO_LARGE] = "Send fewer or shorter headers.",
     [KG_ERR_QUOTA_EXCEEDED] = "End what is no longer needed, or ask the operator for more.",
     [KG_ERR_QUEUE_FULL] = "Wait until something has ended, then try again.",

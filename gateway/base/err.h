@@ -35,6 +35,7 @@
     X(TOO_LARGE, "too_large", 413, E2BIG)                                                          \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, EINVAL)                               \
     X(RANGE_NOT_SATISFIABLE, "range_not_satisfiable", 416, ERANGE)                                 \
+    X(UPGRADE_REQUIRED, "upgrade_required", 426, EINVAL)                                           \
     X(HEADERS_TOO_LARGE, "headers_too_large", 431, E2BIG)                                          \
     X(QUOTA_EXCEEDED, "quota_exceeded", 429, EDQUOT)                                               \
     X(QUEUE_FULL, "queue_full", 429, ENOBUFS)                                                      \

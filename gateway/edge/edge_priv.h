@@ -250,6 +250,8 @@ int kg_head_init(kg_conn_t *conn, kg_http_head_t *head, struct kg_http_head_priv
 void kg_head_fini(kg_http_head_t *head);
 /* -EINVAL when it is there and no number. */
 int kg_head_content_length(const kg_http_head_t *head, bool *ret_present, uint64_t *ret_length);
+/* What RFC 9112, 3.2 demands of Host, NULL when all is well. */
+const char *kg_head_host_fault(const kg_http_head_t *head, bool http10);
 bool kg_head_has_token(const kg_http_head_t *head, const char *name, const char *token);
 
 /* target.c */

@@ -178,6 +178,27 @@ int kg_head_content_length(const kg_http_head_t *head, bool *ret_present, uint64
     return 0;
 }
 
+const char *kg_head_host_fault(const kg_http_head_t *head, bool http10)
+{
+    struct lws *wsi = head->priv->wsi;
+    char none[1];
+    int all = lws_hdr_total_length(wsi, WSI_TOKEN_HOST);
+    if (all == 0 && lws_hdr_copy_fragment(wsi, none, sizeof(none), WSI_TOKEN_HOST, 0) < 0) {
+        return http10 ? NULL : "Host is missing.";
+    }
+    if (lws_hdr_fragment_length(wsi, WSI_TOKEN_HOST, 0) != all) { /* the first is not all */
+        return "There are several Hosts.";
+    }
+    kg_slice_t host = kg_http_head_get(head, "host");
+    for (size_t i = 0; i < host.len; i++) {
+        unsigned char c = (unsigned char)host.data[i];
+        if (!isalnum(c) && (c >= 0x80 || c == 0 || !strchr("-._~%!$&'()*+,;=:[]", c))) {
+            return "Host is neither a name nor an address.";
+        }
+    }
+    return NULL;
+}
+
 bool kg_head_has_token(const kg_http_head_t *head, const char *name, const char *token)
 {
     kg_slice_t s = kg_http_head_get(head, name);

@@ -148,6 +148,12 @@ static int check_head(kg_http_t *http, kg_http_head_t *head)
         refuse(http, KG_ERR_INVALID_REQUEST, "Only HTTP/1.1 and HTTP/1.0 are spoken here.");
         return 1;
     }
+    const char *fault = kg_head_host_fault(head, http->http10);
+    if (fault) {
+        http->more_unread = http->lws_reads;
+        refuse(http, KG_ERR_INVALID_REQUEST, fault);
+        return 1;
+    }
     bool present = false;
     if (kg_head_content_length(head, &present, &http->declared) < 0) {
         http->more_unread = true;

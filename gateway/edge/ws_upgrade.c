@@ -27,13 +27,17 @@ static int refuse_version(kg_conn_t *conn)
     KG_AUTO_BUF kg_buf_t out = {0};
     KG_AUTO_BUF kg_buf_t body = {0};
     kg_err_t err = {0};
-    kg_err_set(&err, KG_ERR_INVALID_REQUEST, "WebSocket version 13 is spoken here.");
-    kg_header_t version = {"Sec-WebSocket-Version", "13"};
+    kg_err_set(&err, KG_ERR_UPGRADE_REQUIRED, "WebSocket version 13 is spoken here.");
+    const kg_header_t headers[] = {
+        {"Sec-WebSocket-Version", "13"},
+        {"Upgrade", "websocket"},
+        {"Connection", "Upgrade"},
+    };
     int rc = kg_edge_error_body(&err, &body);
     kg_answer_t answer = {
         .status = 426,
-        .headers = &version,
-        .header_count = 1,
+        .headers = headers,
+        .header_count = KG_ARRAY_LEN(headers),
         .length = (int64_t)body.len,
         .close_after = true,
     };
@@ -48,8 +52,12 @@ static const char *fault_of(const kg_http_head_t *head, kg_slice_t offered)
     if (!kg_slice_eq_cstr(head->method, "GET")) {
         return "An upgrade to WebSocket is a GET.";
     }
+    const char *host = kg_head_host_fault(head, false);
+    if (host) {
+        return host;
+    }
     if (!kg_http_head_get(head, "host").len) {
-        return "Host is missing.";
+        return "Host is empty.";
     }
     if (kg_http_head_get(head, "sec-websocket-key").len != 24) {
         return "Sec-WebSocket-Key is missing or not 16 bytes in base64.";

@@ -117,6 +117,10 @@ static void fail_with(kg_exchange_t *x, const kg_err_t *err, const char *allow)
     if (err->code == KG_ERR_UNAUTHORIZED) {
         add(&h, "WWW-Authenticate", KG_VIEW_CHALLENGE);
     }
+    if (err->code == KG_ERR_UPGRADE_REQUIRED) { /* RFC 9110, 15.5.22 and 7.8 */
+        add(&h, "Upgrade", "websocket");
+        add(&h, "Connection", "Upgrade");
+    }
     if (err->code == KG_ERR_PRECONDITION_FAILED && x->op && x->op->flags & KG_OP_TUS) {
         add(&h, "Tus-Version", "1.0.0");
     }
@@ -433,7 +437,7 @@ static int no_route(const kg_http_head_t *head, const kg_route_t *route, kg_err_
 {
     char unused[KG_ROUTE_ALLOW_MAX];
     if (kg_route_websocket(head->path, unused, sizeof unused)) {
-        return kg_err_set(err, KG_ERR_INVALID_REQUEST,
+        return kg_err_set(err, KG_ERR_UPGRADE_REQUIRED,
                           "This is a WebSocket endpoint: ask for an upgrade.");
     }
     if (route->known) {

@@ -136,6 +136,17 @@ def test_malformed_http(daemon: Daemon, client: Client, data: bytes) -> None:
     assert client.get("/v1/templates") and daemon.gateway_pid() == pid
 
 
+def test_one_host_and_an_upgrade_are_needed(daemon: Daemon) -> None:
+    """RFC 9112 section 3.2; RFC 9110 sections 15.5.22 and 7.8."""
+    for lines in ("", "Host: localhost\r\nHost: localhost\r\n", "Host: a b\r\n"):
+        got = raw(daemon.url, f"GET /healthz HTTP/1.1\r\n{lines}\r\n".encode(), half=True).decode()
+        assert got.split()[1] == "400" and '"invalid_request"' in got and "Host" in got, got
+    for path in ("/v1/ws", "/v1/sandboxes/sbx-x/ws"):
+        answer = Client(daemon.url, None).call("GET", path)
+        assert answer.status_code == 426 and answer.json()["error"]["code"] == "upgrade_required", answer.text
+        assert answer.headers["upgrade"] == "websocket" and answer.headers["connection"] == "Upgrade"
+
+
 def test_a_line_break_and_a_semicolon_are_bytes_of_a_path(sandbox: Sandbox) -> None:
     for name in ("a%0Ab", "a%0D%0Ab", "a;b.txt"):
         url = f"{sandbox.path}/fs/file?path={name}"

@@ -34,6 +34,7 @@ const STATUSES: Record<number, string> = {
   413: "too_large",
   415: "unsupported_media_type",
   416: "range_not_satisfiable",
+  426: "upgrade_required",
   429: "quota_exceeded queue_full",
   431: "headers_too_large",
   501: "not_supported",

@@ -277,6 +277,52 @@ static void bad_lengths_are_400(void **state)
     }
 }
 
+/* RFC 9112, 3.2: exactly one Host, which may be empty, and need not be there in HTTP/1.0. */
+static void one_host_is_needed(void **state)
+{
+    static const struct {
+        const char *lines;
+        int status;
+    } cases[] = {
+        {"1.1\r\nHost: x\r\n", 200},
+        {"1.1\r\nHost: [::1]:8717\r\n", 200},
+        {"1.1\r\nHost: %2Frun%2Fsandal.sock\r\n", 200},
+        {"1.1\r\nHost:\r\n", 200},
+        {"1.0\r\n", 200},
+        {"1.0\r\nHost: x\r\n", 200},
+        {"1.1\r\nAccept: */*\r\n", 400},
+        {"1.1\r\nHost: x\r\nHost: x\r\n", 400},
+        {"1.1\r\nHost: x\r\nAccept: */*\r\nhost: y\r\n", 400},
+        {"1.1\r\nHost: x\r\nHost:\r\n", 400},
+        {"1.1\r\nHost:\r\nHost: x\r\n", 400},
+        {"1.0\r\nHost: x\r\nHost: x\r\n", 400},
+        {"1.1\r\nHost: x y\r\n", 400},
+        {"1.1\r\nHost: x/y\r\n", 400},
+        {"1.1\r\nHost: a@x\r\n", 400},
+        {"1.1\r\nHost: \303\244\r\n", 400},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(cases); i++) {
+        char text[128];
+        (void)snprintf(text, sizeof(text), "GET /echo HTTP/%s\r\n", cases[i].lines);
+        response_t r = ask(*state, text);
+        if (r.status != cases[i].status) {
+            print_message("case %zu: %d\n", i, r.status);
+        }
+        if (cases[i].status == 200) {
+            expect_text(&r, "");
+        } else {
+            expect_error(&r, 400, "invalid_request");
+        }
+    }
+    client_t c = client_connect(((edge_fixture_t *)*state)->ports[0]);
+    client_send(&c, "POST /echo HTTP/1.1\r\nHost: x\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+                    "hello");
+    response_t r = client_read(&c, false);
+    expect_error(&r, 400, "invalid_request");
+    assert_true(client_closed_within(&c, PATIENCE_MS));
+    client_close(&c);
+}
+
 static void malformed_requests_get_json_or_nothing(void **state)
 {
     static const struct {
@@ -654,6 +700,7 @@ int main(void)
         T(declared_length_over_the_cap_is_413),
         T(answer_413_reaches_a_client_that_goes_on_sending),
         T(bad_lengths_are_400),
+        T(one_host_is_needed),
         T(malformed_requests_get_json_or_nothing),
         T(malformed_second_request_is_answered_too),
         T(large_heads_are_431_and_many_headers_are_fine),

@@ -107,6 +107,7 @@ static void bad_handshakes_are_told_why(void **state)
                    "GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: "
                    "Upgrade\r\nSec-WebSocket-Version: 13\r\n" KEY "\r\n",
                    400, "Host");
+    expect_refusal(f, "GET /ws HTTP/1.1\r\nHost: y\r\n" HANDSHAKE KEY "\r\n", 400, "several Hosts");
     expect_refusal(
         f,
         "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" KEY
@@ -115,7 +116,7 @@ static void bad_handshakes_are_told_why(void **state)
     expect_refusal(f,
                    "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                    "Sec-WebSocket-Version: 8\r\n" KEY "\r\n",
-                   426, "Sec-WebSocket-Version: 13");
+                   426, "Sec-WebSocket-Version: 13\r\nUpgrade: websocket\r\nConnection: Upgrade");
     char text[512];
     snprintf(text, sizeof(text),
              "GET /ws HTTP/1.1\r\n" HANDSHAKE KEY "Sec-WebSocket-Protocol: %0130d\r\n\r\n", 1);

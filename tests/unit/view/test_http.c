@@ -98,7 +98,7 @@ static void errors_have_their_status_and_code(void **state)
         {"POST", "/mcp", NULL, NULL, NULL, 501, "\"not_supported\""},
         {"GET", "/api/kernels/x", NULL, NULL, NULL, 404, "\"not_found\""},
         {"GET", "/apis", NULL, NULL, NULL, 404, "\"not_found\""},
-        {"GET", "/v1/ws", NULL, NULL, NULL, 400, "upgrade"},
+        {"GET", "/v1/ws", NULL, NULL, NULL, 426, "\"upgrade_required\""},
         {"PUT", "/v1/sandboxes", NULL, NULL, NULL, 405, "\"method_not_allowed\""},
         {"GET", "/v1/keys", NULL, NULL, "key-alice", 403, "\"forbidden\""},
         {"POST", BOX "/run_code", "{}", "application/json", "key-alice", 400,
