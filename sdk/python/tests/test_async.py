@@ -397,7 +397,8 @@ async def test_a_command_as_a_stream(bare: AsyncSandbox) -> None:
         seen.append(chunk.type)
         if chunk.type == "started":
             assert chunk.pid == stream.pid
-            await stream.input("typed\n", eof=True)
+            await stream.input("typed\n")
+            await stream.close_stdin()
     assert seen[0] == "started" and seen[-1] == "result"
     assert stream.result is not None and stream.result.stdout == "a\ntyped\n" and stream.result.exit_code == 2
     async with bare.exec("echo $$; sleep 60", stream=True) as left:

@@ -137,6 +137,30 @@ def test_a_stream_that_is_cut_at_every_byte(proxy: Proxy, daemon: Daemon, python
     assert python_box.run_code("count").text == str(whole + 2)
 
 
+def test_an_asynchronous_stream_that_is_cut(proxy: Proxy, daemon: Daemon, python_box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with that client's own transport."""
+    monkeypatch.setattr("sandal._protocol.BACKOFF_FIRST", 0.001)
+    python_box.run_code("count = 0")
+
+    async def main() -> int:
+        async with AsyncSandal(daemon.key, proxy.url) as through:
+            box = await through.sandboxes.get(python_box.id)
+            proxy.arm("/run_code", None)
+            await box.run_code("count += 1\n" + CODE)
+            whole = proxy.passed
+            for cut in range(0, whole + 1, 3):
+                proxy.arm("/run_code", cut)
+                chunks = [chunk async for chunk in box.run_code("count += 1\n" + CODE, stream=True)]
+                assert [chunk.seq for chunk in chunks] == list(range(len(chunks))), cut
+                end = chunks[-1]
+                assert end.type == "result" and (end.results[0].text, end.stdout, end.stderr) == ("'end'", "é1\n", "err\n"), cut
+            assert proxy.cuts > whole // 3 - 40
+            return len(range(0, whole + 1, 3))
+
+    rounds = asyncio.run(main())
+    assert python_box.run_code("count").text == str(rounds + 1)
+
+
 async def _cut_commands(proxy: Proxy, daemon: Daemon, box_id: str) -> int:
     async with AsyncSandal(daemon.key, proxy.url) as through:
         box = await through.sandboxes.get(box_id)
@@ -296,16 +320,26 @@ def test_a_cancelled_run_under_trio(daemon: Daemon, python_box: Sandbox) -> None
     assert trio.run(main) == "interrupted"
 
 
-def test_ctrl_c_interrupts_its_run(daemon: Daemon, python_box: Sandbox) -> None:
-    """Of a program of its own, in its midst."""
-    code = f"""
-import sys
-sys.path.insert(0, {str(SDK / 'src')!r})
-from sandal import Sandal
-box = Sandal({daemon.key!r}, {daemon.url!r}).sandboxes.get({python_box.id!r})
-box.run_code("print('here', flush=True)\\nimport time\\ntime.sleep(60)", on_stdout=lambda text: print(text, flush=True))
+BLOCKING = """
+box = Sandal(*sys.argv[1:3]).sandboxes.get(sys.argv[3])
+box.run_code(CODE, on_stdout=lambda text: print(text, flush=True))
 """
-    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+WAITING = """
+async def main():
+    async with AsyncSandal(*sys.argv[1:3]) as client:
+        box = await client.sandboxes.get(sys.argv[3])
+        await box.run_code(CODE, on_stdout=lambda text: print(text, flush=True))
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("code", [BLOCKING, WAITING], ids=["blocking", "waiting"])
+def test_ctrl_c_interrupts_its_run(code: str, daemon: Daemon, python_box: Sandbox) -> None:
+    """Of a program of its own, in its midst."""
+    head = f"import asyncio, sys\nsys.path.insert(0, {str(SDK / 'src')!r})\nfrom sandal import AsyncSandal, Sandal\n"
+    head += "CODE = \"print('here', flush=True)\\nimport time\\ntime.sleep(60)\"\n"
+    arguments = [head + code, str(daemon.key), daemon.url, python_box.id]
+    program = subprocess.Popen([sys.executable, "-c", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert program.stdout and program.stdout.readline() == "here\n"
     run = python_box.runs.list()[0].run
     program.send_signal(signal.SIGINT)

@@ -396,7 +396,8 @@ def test_a_command_as_a_stream(bare: Sandbox) -> None:
         seen.append(chunk.type)
         if chunk.type == "started":
             assert chunk.pid == stream.pid
-            stream.input("typed\n", eof=True)
+            stream.input("typed\n")
+            stream.close_stdin()
     assert seen[0] == "started" and seen[-1] == "result"
     assert stream.result is not None and stream.result.stdout == "a\ntyped\n" and stream.result.exit_code == 2
     with bare.exec("echo $$; sleep 60", stream=True) as left:

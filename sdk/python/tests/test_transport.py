@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -13,7 +16,7 @@ import anyio
 import httpx
 import pytest
 
-from sandal import APIConnectionError, AsyncSandal, _asyncio
+from sandal import APIConnectionError, APITimeoutError, AsyncSandal, Sandal, _asyncio
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab\n\r\n4\r\ncde\n\r\n0\r\n\r\n"
@@ -32,6 +35,7 @@ class Server:
         self.tasks: set[Any] = set()
 
     async def __aenter__(self) -> Server:
+        self.ended = asyncio.Semaphore(0)  # here, for before Python 3.10 it belongs to the loop that runs when it is made
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self.server.sockets[0].getsockname()[1]}"
         return self
@@ -357,7 +361,7 @@ def test_cancelled_and_closed() -> None:
             assert await reader.read() == b""
         except ConnectionResetError:  # with bytes that were not read
             pass
-        ended.release()
+        server.ended.release()
 
     async def work(server: Server, transport: _asyncio.Transport) -> None:
         waits = asyncio.ensure_future(read(transport, request(server.url)))
@@ -366,20 +370,65 @@ def test_cancelled_and_closed() -> None:
         waits.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waits
-        await ended.acquire()
+        await server.ended.acquire()
         left = await transport.handle_async_request(request(server.url))
         await left.aclose()  # before its end
-        await ended.acquire()
+        await server.ended.acquire()
         reads = asyncio.ensure_future(read(transport, request(server.url)))
         while len(server.heads) < 3:
             await asyncio.sleep(0)
         await transport.aclose()
         with pytest.raises(httpx.ReadError):
             await reads
-        await ended.acquire()
+        await server.ended.acquire()
 
-    ended = asyncio.Semaphore(0)
     with_server(answer, work)
+
+
+def test_tls(tmp_path: Path) -> None:
+    """Of both clients; the certificate is looked at."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl, which makes the certificate, is not installed")
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, "-days", "2",
+                    "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+    mine = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    mine.load_cert_chain(certificate, key)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readline() != b"\r\n":
+            pass
+        writer.write(OK)
+        await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "localhost", 0, ssl=mine)
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}"
+        async with AsyncSandal("key", url, verify=trusting) as client:
+            assert await client.health() == {}
+        with Sandal("key", url, verify=trusting) as blocking:
+            assert await asyncio.get_running_loop().run_in_executor(None, blocking.health) == {}
+        async with AsyncSandal("key", url, max_retries=0) as client:
+            with pytest.raises(APIConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+                await client.health()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_a_silent_daemon_is_told_in_time() -> None:
+    """The time of a request is that of all its attempts."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        async def main() -> None:
+            async with AsyncSandal("key", f"http://127.0.0.1:{one.getsockname()[1]}", timeout=0.3) as client:
+                begun = time.monotonic()
+                with pytest.raises(APITimeoutError, match="within 0.3 s"):
+                    await client.health()
+                assert 0.29 < time.monotonic() - begun < 3
+
+        asyncio.run(main())
 
 
 def test_one_client_in_several_loops() -> None:

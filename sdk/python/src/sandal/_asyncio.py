@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
         timer = self.loop.call_later(seconds, _expire, waiter) if seconds is not None else None
         try:
             if not await waiter:
-                raise late(f"nothing moved for {seconds:g} s")
+                raise late(f"nothing moved for {seconds or 0:.2f} s")
         finally:
             self._waiter = None
             if timer is not None:

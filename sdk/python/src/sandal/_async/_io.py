@@ -158,7 +158,7 @@ async def within(seconds: Optional[float], function: Callable[[], Awaitable[Any]
 
 
 def lost_in_time(seconds: float) -> APITimeoutError:
-    return APITimeoutError(f"no answer within {seconds:g} s")
+    return APITimeoutError(f"no answer within {round(seconds, 2):g} s")
 
 
 def timeouts(read: Optional[float]) -> dict[str, Optional[float]]:

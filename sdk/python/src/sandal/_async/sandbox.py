@@ -24,7 +24,7 @@ from .._options import ExecOptions, RunOptions, callbacks_of, exec_body, run_bod
 from .._protocol import Feed, Request, body_of, new_key, path_of
 from .._results import CommandResult, Execution
 from .fs import AsyncFiles
-from .streams import AsyncCommandStream, AsyncRunStream, send_input
+from .streams import AsyncCommandControl, AsyncCommandStream, AsyncRunStream
 from .tools import AsyncTools
 from .transport import AsyncTransport
 
@@ -377,7 +377,7 @@ class AsyncRuns:
         await self._http.fetch(Request("POST", self._path(run, "input"), json_body={"value": value}))
 
 
-class AsyncProcess:
+class AsyncProcess(AsyncCommandControl):
     """A command in the background."""
 
     def __init__(self, http: AsyncTransport, sandbox: str, info: ProcessInfo):
@@ -415,23 +415,6 @@ class AsyncProcess:
     async def wait(self) -> CommandResult:
         """Its end."""
         return await self.events().wait()
-
-    async def input(self, data: Union[str, bytes], eof: bool = False) -> None:
-        await send_input(self._http, self._sandbox, self.pid, data, eof)
-
-    async def close_stdin(self) -> None:
-        await send_input(self._http, self._sandbox, self.pid, "", True)
-
-    async def signal(self, name: str) -> None:
-        """By name: "SIGTERM"."""
-        await self._http.fetch(Request("POST", self._path("signal"), json_body={"signal": name}))
-
-    async def resize(self, cols: int, rows: int) -> None:
-        await self._http.fetch(Request("POST", self._path("resize"), json_body={"cols": cols, "rows": rows}))
-
-    async def kill(self) -> None:
-        """Kills it and all that came of it; of one that has ended the record goes."""
-        await self._http.fetch(Request("DELETE", self._path()))
 
 
 class AsyncProcesses:

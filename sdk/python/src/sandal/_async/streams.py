@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Generic, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Generic, Optional, TypeVar, Union, cast
 
 from .. import _protocol
 from .._errors import APIConnectionError, RateLimitError, SandalError, UnavailableError
@@ -254,7 +254,41 @@ class AsyncRunStream(AsyncEventStream[RunChunk, Execution]):
         await self._http.fetch(Request("DELETE", path), _protocol.INTERRUPT_TIME)
 
 
-class AsyncCommandStream(AsyncEventStream[CommandChunk, CommandResult]):
+class AsyncCommandControl:
+    """What a command that runs can be told."""
+
+    _http: AsyncTransport
+
+    def _path(self, *more: str) -> str:
+        raise NotImplementedError
+
+    async def input(self, data: Union[str, bytes], eof: bool = False) -> None:
+        """To its stdin."""
+        import base64
+
+        body: JSON = {"eof": True} if eof else {}
+        if isinstance(data, bytes):
+            body.update(data=base64.b64encode(data).decode(), encoding="base64")
+        elif data:
+            body["data"] = data
+        await self._http.fetch(Request("POST", self._path("input"), json_body=body))
+
+    async def close_stdin(self) -> None:
+        await self.input("", True)
+
+    async def signal(self, name: str) -> None:
+        """By name: "SIGTERM"."""
+        await self._http.fetch(Request("POST", self._path("signal"), json_body={"signal": name}))
+
+    async def resize(self, cols: int, rows: int) -> None:
+        await self._http.fetch(Request("POST", self._path("resize"), json_body={"cols": cols, "rows": rows}))
+
+    async def kill(self) -> None:
+        """Kills it and all that came of it; of one that has ended the record goes."""
+        await self._http.fetch(Request("DELETE", self._path()))
+
+
+class AsyncCommandStream(AsyncEventStream[CommandChunk, CommandResult], AsyncCommandControl):
     """Chunks of a command; `result` is there after the last, `pid` after the first."""
 
     pid: Optional[int] = None
@@ -276,19 +310,6 @@ class AsyncCommandStream(AsyncEventStream[CommandChunk, CommandResult]):
             if chunk.type == "stdout" or chunk.type == "stderr":
                 await self._call("on_" + chunk.type, cast(Any, chunk).text)
 
-    async def input(self, data: "str | bytes", eof: bool = False) -> None:
-        await send_input(self._http, self._sandbox, self.pid, data, eof)
-
-    async def signal(self, name: str) -> None:
-        await self._http.fetch(Request("POST", self._path("signal"), json_body={"signal": name}))
-
-    async def resize(self, cols: int, rows: int) -> None:
-        await self._http.fetch(Request("POST", self._path("resize"), json_body={"cols": cols, "rows": rows}))
-
-    async def kill(self) -> None:
-        """The command and all that came of it."""
-        await self._http.fetch(Request("DELETE", self._path()))
-
     def _path(self, *more: str) -> str:
         if self.pid is None:
             raise SandalError("the command has not started")
@@ -300,17 +321,3 @@ class AsyncCommandStream(AsyncEventStream[CommandChunk, CommandResult]):
     async def _end_it(self) -> None:
         if self.pid is not None:
             await self._http.fetch(Request("DELETE", self._path()), _protocol.INTERRUPT_TIME)
-
-
-async def send_input(http: AsyncTransport, sandbox: str, pid: Optional[int], data: "str | bytes", eof: bool) -> None:
-    """To a process's stdin."""
-    import base64
-
-    if pid is None:
-        raise SandalError("the command has not started")
-    body: JSON = {"eof": True} if eof else {}
-    if isinstance(data, bytes):
-        body.update(data=base64.b64encode(data).decode(), encoding="base64")
-    elif data:
-        body["data"] = data
-    await http.fetch(Request("POST", path_of("sandboxes", sandbox, "processes", str(pid), "input"), json_body=body))

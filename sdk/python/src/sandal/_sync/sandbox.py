@@ -25,7 +25,7 @@ from .._options import ExecOptions, RunOptions, callbacks_of, exec_body, run_bod
 from .._protocol import Feed, Request, body_of, new_key, path_of
 from .._results import CommandResult, Execution
 from .fs import Files
-from .streams import CommandStream, RunStream, send_input
+from .streams import CommandControl, CommandStream, RunStream
 from .tools import Tools
 from .transport import Transport
 
@@ -378,7 +378,7 @@ class Runs:
         self._http.fetch(Request("POST", self._path(run, "input"), json_body={"value": value}))
 
 
-class Process:
+class Process(CommandControl):
     """A command in the background."""
 
     def __init__(self, http: Transport, sandbox: str, info: ProcessInfo):
@@ -416,23 +416,6 @@ class Process:
     def wait(self) -> CommandResult:
         """Its end."""
         return self.events().wait()
-
-    def input(self, data: Union[str, bytes], eof: bool = False) -> None:
-        send_input(self._http, self._sandbox, self.pid, data, eof)
-
-    def close_stdin(self) -> None:
-        send_input(self._http, self._sandbox, self.pid, "", True)
-
-    def signal(self, name: str) -> None:
-        """By name: "SIGTERM"."""
-        self._http.fetch(Request("POST", self._path("signal"), json_body={"signal": name}))
-
-    def resize(self, cols: int, rows: int) -> None:
-        self._http.fetch(Request("POST", self._path("resize"), json_body={"cols": cols, "rows": rows}))
-
-    def kill(self) -> None:
-        """Kills it and all that came of it; of one that has ended the record goes."""
-        self._http.fetch(Request("DELETE", self._path()))
 
 
 class Processes:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Iterator, Callable, Generic, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Iterator, Callable, Generic, Optional, TypeVar, Union, cast
 
 from .. import _protocol
 from .._errors import APIConnectionError, RateLimitError, SandalError, UnavailableError
@@ -255,7 +255,41 @@ class RunStream(EventStream[RunChunk, Execution]):
         self._http.fetch(Request("DELETE", path), _protocol.INTERRUPT_TIME)
 
 
-class CommandStream(EventStream[CommandChunk, CommandResult]):
+class CommandControl:
+    """What a command that runs can be told."""
+
+    _http: Transport
+
+    def _path(self, *more: str) -> str:
+        raise NotImplementedError
+
+    def input(self, data: Union[str, bytes], eof: bool = False) -> None:
+        """To its stdin."""
+        import base64
+
+        body: JSON = {"eof": True} if eof else {}
+        if isinstance(data, bytes):
+            body.update(data=base64.b64encode(data).decode(), encoding="base64")
+        elif data:
+            body["data"] = data
+        self._http.fetch(Request("POST", self._path("input"), json_body=body))
+
+    def close_stdin(self) -> None:
+        self.input("", True)
+
+    def signal(self, name: str) -> None:
+        """By name: "SIGTERM"."""
+        self._http.fetch(Request("POST", self._path("signal"), json_body={"signal": name}))
+
+    def resize(self, cols: int, rows: int) -> None:
+        self._http.fetch(Request("POST", self._path("resize"), json_body={"cols": cols, "rows": rows}))
+
+    def kill(self) -> None:
+        """Kills it and all that came of it; of one that has ended the record goes."""
+        self._http.fetch(Request("DELETE", self._path()))
+
+
+class CommandStream(EventStream[CommandChunk, CommandResult], CommandControl):
     """Chunks of a command; `result` is there after the last, `pid` after the first."""
 
     pid: Optional[int] = None
@@ -277,19 +311,6 @@ class CommandStream(EventStream[CommandChunk, CommandResult]):
             if chunk.type == "stdout" or chunk.type == "stderr":
                 self._call("on_" + chunk.type, cast(Any, chunk).text)
 
-    def input(self, data: "str | bytes", eof: bool = False) -> None:
-        send_input(self._http, self._sandbox, self.pid, data, eof)
-
-    def signal(self, name: str) -> None:
-        self._http.fetch(Request("POST", self._path("signal"), json_body={"signal": name}))
-
-    def resize(self, cols: int, rows: int) -> None:
-        self._http.fetch(Request("POST", self._path("resize"), json_body={"cols": cols, "rows": rows}))
-
-    def kill(self) -> None:
-        """The command and all that came of it."""
-        self._http.fetch(Request("DELETE", self._path()))
-
     def _path(self, *more: str) -> str:
         if self.pid is None:
             raise SandalError("the command has not started")
@@ -301,17 +322,3 @@ class CommandStream(EventStream[CommandChunk, CommandResult]):
     def _end_it(self) -> None:
         if self.pid is not None:
             self._http.fetch(Request("DELETE", self._path()), _protocol.INTERRUPT_TIME)
-
-
-def send_input(http: Transport, sandbox: str, pid: Optional[int], data: "str | bytes", eof: bool) -> None:
-    """To a process's stdin."""
-    import base64
-
-    if pid is None:
-        raise SandalError("the command has not started")
-    body: JSON = {"eof": True} if eof else {}
-    if isinstance(data, bytes):
-        body.update(data=base64.b64encode(data).decode(), encoding="base64")
-    elif data:
-        body["data"] = data
-    http.fetch(Request("POST", path_of("sandboxes", sandbox, "processes", str(pid), "input"), json_body=body))
