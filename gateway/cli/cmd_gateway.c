@@ -78,6 +78,7 @@ static void core_config(const kg_config_t *config, const char *data_home, kg_cor
     ret->sandboxes_max = (unsigned)config->limits.sandboxes;
     ret->contexts_max = (unsigned)config->limits.contexts;
     ret->processes_max = (unsigned)config->limits.processes;
+    ret->files_timeout_ms = to_ms(config->timeouts.files);
     ret->sandbox_memory_mib_max = (unsigned)config->limits.sandbox_memory_mib;
     ret->sandbox_pids_max = (unsigned)config->limits.sandbox_pids;
     ret->sandbox_disk_mib_max = (unsigned)config->limits.sandbox_disk_mib;

@@ -120,6 +120,7 @@ typedef struct kg_config {
         uint64_t kernel_start;
         uint64_t request;
         uint64_t header;
+        uint64_t files;
         uint64_t stall;
         uint64_t keepalive;
         uint64_t ping;

@@ -467,6 +467,12 @@ const kg_option_t kg_options[] = {
             "10",
             3600,
             "A client must have sent the head of its request within"),
+    SECONDS("timeouts.files",
+            timeouts.files,
+            "600",
+            86400,
+            "A list, a removal or a move of files, with what is below, must be done within; 0 = "
+            "none"),
     SECONDS("timeouts.stall",
             timeouts.stall,
             "300",

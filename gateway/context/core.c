@@ -39,6 +39,7 @@ void kg_core_config_defaults(kg_core_config_t *ret_config)
         .sandboxes_max = 1000,
         .contexts_max = 64,
         .processes_max = 256,
+        .files_timeout_ms = KG_FILES_TIMEOUT_MS,
         .connections_max = KG_CONNECTIONS,
         .owner_connections_max = KG_OWNER_CONNECTIONS,
         .context_connections_max = KG_CONTEXT_CONNECTIONS,

@@ -52,6 +52,7 @@ typedef struct kg_core_config {
     unsigned sandboxes_max;    /* in the daemon */
     unsigned contexts_max;     /* in one sandbox */
     unsigned processes_max;    /* commands at once in one sandbox */
+    unsigned files_timeout_ms; /* what a list, a removal or a move of files may take; 0 = any */
     unsigned retain_s;         /* a finished log stays at least so long, budget permitting */
     size_t code_max;           /* bytes of one run's code */
     size_t cmd_max;            /* bytes of one command */

@@ -5,6 +5,7 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "gateway/base/clock.h"
 #include "gateway/context/files_priv.h"
 
 typedef struct row {
@@ -32,6 +33,7 @@ typedef struct listing {
     dir_t *last;
     size_t dir_count;
     uint64_t cursor; /* where in it the next question begins */
+    uint64_t begun_ns;
 } listing_t;
 
 static void dir_free(dir_t *dir)
@@ -227,6 +229,21 @@ static void read_dir(listing_t *l, uint64_t cursor)
     kg_fsop_go_on(&l->op, ask_entries);
 }
 
+/* The sandbox may make entries as fast as they are read. */
+static bool is_late(const listing_t *l)
+{
+    uint64_t limit_ms = kg_fsop_limit_ms(&l->op);
+    return limit_ms > 0 && kg_now_ns() - l->begun_ns > limit_ms * KG_NS_PER_MS;
+}
+
+static void answer_late(listing_t *l)
+{
+    kg_err_t err = {0};
+    (void)kg_err_set(&err, KG_ERR_BUSY, "The list was not done in the time that there is for it.");
+    kg_err_hint(&err, "Ask for less depth. " KG_FS_LATE_HINT);
+    answer(l, NULL, &err);
+}
+
 static void next_dir(listing_t *l)
 {
     pop_dir(l);
@@ -277,7 +294,9 @@ static void got_entries(
         }
     }
     kg_fsop_touch(&l->op);
-    if (next) {
+    if (is_late(l) && (next || l->dirs->next)) {
+        answer_late(l);
+    } else if (next) {
         read_dir(l, next);
     } else {
         next_dir(l);
@@ -290,6 +309,7 @@ static void list_go(kg_fsop_t *op, kg_sandbox_t *sandbox, kg_sbx_t *sbx)
     kg_fs_path_t at;
     kg_err_t err = {0};
     (void)sandbox;
+    l->begun_ns = kg_now_ns();
     int rc = kg_fs_path_resolve(kg_sbx_info(sbx), l->path, &at, &err);
     if (rc < 0) {
         answer(l, NULL, &err);

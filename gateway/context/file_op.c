@@ -57,6 +57,11 @@ kg_sbx_t *kg_fsop_sbx(const kg_fsop_t *op)
     return sandbox ? kg_sandbox_sbx(sandbox) : NULL;
 }
 
+uint64_t kg_fsop_limit_ms(const kg_fsop_t *op)
+{
+    return op->core ? op->core->config.files_timeout_ms : 0;
+}
+
 /* --- Temporary files that go ------------------------------------------------------------------ */
 
 /* The sandbox waits for it when it ends, for its files may stay; but not long: its init may be

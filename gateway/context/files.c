@@ -108,7 +108,7 @@ static void remove_it(kg_fsop_t *op, kg_sbx_t *sbx)
 {
     simple_t *s = (simple_t *)op;
     kg_err_t err = {0};
-    int rc = kg_fs_remove(sbx, s->at.inner, s->flag, false, removed, s);
+    int rc = kg_fs_remove(sbx, s->at.inner, s->flag, kg_fsop_limit_ms(op), false, removed, s);
     if (rc < 0) {
         fail_rc(s, rc, &err);
     }
@@ -149,7 +149,11 @@ static int go_move(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)
     if (!rc && kg_fs_path_fixed(s->at.shown)) {
         rc = refuse_fixed(&s->at, "replaced", err);
     }
-    return rc ? rc : kg_fs_move(sbx, from.inner, s->at.inner, s->flag, false, made, s);
+    const kg_fs_move_opts_t opts = {.from = from.inner,
+                                    .to = s->at.inner,
+                                    .limit_ms = kg_fsop_limit_ms(&s->op),
+                                    .overwrite = s->flag};
+    return rc ? rc : kg_fs_move(sbx, &opts, made, s);
 }
 
 static int go_remove(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)
@@ -158,7 +162,8 @@ static int go_remove(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)
         return refuse_fixed(&s->at, "removed", err);
     }
     return s->check ? kg_fs_stat(sbx, s->at.inner, true, false, checked, s)
-                    : kg_fs_remove(sbx, s->at.inner, s->flag, false, removed, s);
+                    : kg_fs_remove(sbx, s->at.inner, s->flag, kg_fsop_limit_ms(&s->op), false,
+                                   removed, s);
 }
 
 static int go_one(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)

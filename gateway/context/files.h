@@ -18,7 +18,8 @@
 #define KG_FILES_WATCHES_ALL 1024U
 #define KG_FILES_TRANSFERS_MAX 64U /* files being read, written or listed at once, a sandbox */
 #define KG_FILES_TRANSFERS_ALL 512U
-#define KG_FILES_WATCHES_MAX 64U /* watches of one sandbox */
+#define KG_FILES_WATCHES_MAX 64U    /* watches of one sandbox */
+#define KG_FILES_TIMEOUT_MS 600000U /* of a list, a removal, a move */
 #define KG_UPLOADS_ALL 1024U
 #define KG_UPLOADS_MAX 64U       /* unfinished uploads of one sandbox */
 #define KG_UPLOAD_IDLE_S 3600U   /* then an upload is given up, or a finished one forgotten */

@@ -98,6 +98,7 @@ int kg_fsop_wake(kg_fsop_t *op, kg_sandbox_t *sandbox, kg_err_t *err);
 void kg_fsop_go_on(kg_fsop_t *op, kg_fsop_step_fn *step);
 kg_sandbox_t *kg_fsop_sandbox(const kg_fsop_t *op); /* NULL: it has ended */
 kg_sbx_t *kg_fsop_sbx(const kg_fsop_t *op);         /* NULL: it isn't up */
+uint64_t kg_fsop_limit_ms(const kg_fsop_t *op);     /* what it may take; 0 = any time */
 /* A temporary file of init's goes. */
 void kg_fsop_discard(const kg_fsop_t *op, const char *name);
 void kg_fsop_touch(const kg_fsop_t *op);

@@ -14,7 +14,9 @@ _Static_assert((int)KG_FS_FILE == (int)KG_IP_TYPE_FILE && (int)KG_FS_DIR == (int
                    (int)KG_FS_SYMLINK == (int)KG_IP_TYPE_SYMLINK &&
                    (int)KG_FS_OTHER == (int)KG_IP_TYPE_OTHER,
                "types go over the wire as they are");
-_Static_assert(KG_FS_LIST_ROWS == KG_IP_LIST_ROWS && KG_FS_PATH_MAX == KG_IP_PATH_MAX, "limits");
+_Static_assert(KG_FS_LIST_ROWS == KG_IP_LIST_ROWS && KG_FS_PATH_MAX == KG_IP_PATH_MAX &&
+                   KG_FS_LIMIT_MS_MAX == KG_IP_LIMIT_MS_MAX,
+               "limits");
 _Static_assert(KG_FS_OPEN_READ == KG_IP_FS_READ && KG_FS_OPEN_WRITE == KG_IP_FS_WRITE &&
                    KG_FS_OPEN_CREATE == KG_IP_FS_CREATE &&
                    KG_FS_OPEN_EXCLUSIVE == KG_IP_FS_EXCLUSIVE &&
@@ -88,7 +90,7 @@ static int append_path(char *tail, size_t *len, const char *path)
 typedef struct kg_files_ask {
     const char *path;
     const char *second; /* or NULL */
-    uint64_t cursor;
+    uint64_t cursor;    /* or a limit_ms */
     uint32_t flags;
     uint32_t mode;
     bool root;
@@ -179,32 +181,38 @@ int kg_fs_mkdir(kg_sbx_t *sbx,
     return ask(sbx, KG_IP_MKDIR, &a, (kg_call_t){.user = user, .fn.done = fn});
 }
 
-int kg_fs_move(kg_sbx_t *sbx,
-               const char *from,
-               const char *to,
-               bool overwrite,
-               bool root,
-               kg_done_fn *fn,
-               void *user)
+int kg_fs_move(kg_sbx_t *sbx, const kg_fs_move_opts_t *opts, kg_done_fn *fn, void *user)
 {
-    kg_files_ask_t a = {.path = from,
-                        .second = to,
-                        .flags = overwrite ? KG_IP_FS_OVERWRITE : 0,
-                        .root = root,
+    kg_files_ask_t a = {.path = opts->from,
+                        .second = opts->to,
+                        .cursor = opts->limit_ms,
+                        .flags = opts->overwrite ? KG_IP_FS_OVERWRITE : 0,
+                        .root = opts->root,
                         .fd = -1};
-    if (to[0] == '\0') {
+    if (opts->to[0] == '\0' || opts->limit_ms > KG_FS_LIMIT_MS_MAX) {
         return -EINVAL;
     }
     kg_call_t call = {.user = user, .fn.done = fn};
-    name_it(call.where, to);
+    name_it(call.where, opts->to);
     return ask(sbx, KG_IP_RENAME, &a, call);
 }
 
-int kg_fs_remove(
-    kg_sbx_t *sbx, const char *path, bool recursive, bool root, kg_done_fn *fn, void *user)
+int kg_fs_remove(kg_sbx_t *sbx,
+                 const char *path,
+                 bool recursive,
+                 uint64_t limit_ms,
+                 bool root,
+                 kg_done_fn *fn,
+                 void *user)
 {
-    kg_files_ask_t a = {
-        .path = path, .flags = recursive ? KG_IP_FS_RECURSIVE : 0, .root = root, .fd = -1};
+    kg_files_ask_t a = {.path = path,
+                        .cursor = recursive ? limit_ms : 0,
+                        .flags = recursive ? KG_IP_FS_RECURSIVE : 0,
+                        .root = root,
+                        .fd = -1};
+    if (limit_ms > KG_FS_LIMIT_MS_MAX) {
+        return -EINVAL;
+    }
     return ask(sbx, KG_IP_REMOVE, &a, (kg_call_t){.user = user, .fn.done = fn});
 }
 
@@ -258,6 +266,7 @@ static kg_err_code_t code_of(int num)
     case EDQUOT:
         return KG_ERR_STORAGE_FULL;
     case EUSERS:
+    case ETIME:
         return KG_ERR_BUSY;
     case EAGAIN:
         return KG_ERR_QUOTA_EXCEEDED;
@@ -277,6 +286,8 @@ static const char *words_of(int num)
         return "the sandbox has no room for another process";
     case ETIMEDOUT:
         return "the file system does not answer";
+    case ETIME:
+        return "not done in the time that there is for it; what was done stays";
     case ECONNREFUSED:
         return "refused, nothing listens there";
     default: {
@@ -299,6 +310,9 @@ static const kg_err_t *error_of(const kg_call_t *call, int error, int32_t wd, kg
                                               : words_of(-error));
     if (move) {
         kg_err_pointer(err, target ? "/to" : "/from");
+    }
+    if (error == -ETIME) {
+        kg_err_hint(err, KG_FS_LATE_HINT);
     }
     if (error == -EAGAIN) {
         kg_err_hint(err, KG_PIDS_HINT);

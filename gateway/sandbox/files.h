@@ -15,6 +15,7 @@
 #define KG_FS_PATH_MAX 4096 /* with NUL */
 #define KG_FS_NAME_MAX 255
 #define KG_FS_LIST_ROWS 128
+#define KG_FS_LIMIT_MS_MAX UINT64_C(86400000) /* that a move or a removal may be given */
 
 typedef enum kg_fs_type {
     KG_FS_FILE,
@@ -33,6 +34,10 @@ typedef struct kg_fs_stat {
     uint64_t dev;
     uint64_t ino;
 } kg_fs_stat_t;
+
+#define KG_FS_LATE_HINT                                                                            \
+    "Something in the sandbox may be writing there: end it and ask again. The time is the "        \
+    "operator's timeouts.files."
 
 /* One entry; name and target borrowed for the call, any bytes, target NULL unless a symlink. */
 typedef struct kg_fs_entry {
@@ -89,17 +94,26 @@ int kg_fs_mkdir(kg_sbx_t *sbx,
                 bool root,
                 kg_done_fn *fn,
                 void *user);
-/* To another file system of the sandbox it goes by a copy, which may take long. */
-int kg_fs_move(kg_sbx_t *sbx,
-               const char *from,
-               const char *to,
-               bool overwrite,
-               bool root,
-               kg_done_fn *fn,
-               void *user);
-/* recursive: what is below too, by a process of its own, so that init goes on. */
-int kg_fs_remove(
-    kg_sbx_t *sbx, const char *path, bool recursive, bool root, kg_done_fn *fn, void *user);
+/* To another file system of the sandbox it goes by a copy, which may take long: at most limit_ms
+ * (0: any), then busy. Its target is there whole then, or not at all; of the source a part may be
+ * left when the target is there. */
+typedef struct kg_fs_move_opts {
+    const char *from;
+    const char *to;
+    uint64_t limit_ms;
+    bool overwrite;
+    bool root;
+} kg_fs_move_opts_t;
+int kg_fs_move(kg_sbx_t *sbx, const kg_fs_move_opts_t *opts, kg_done_fn *fn, void *user);
+/* recursive: what is below too, by a process of its own, so that init goes on, and for at most
+ * limit_ms (0: any), for the sandbox may fill it as fast: busy, and what is left stays. */
+int kg_fs_remove(kg_sbx_t *sbx,
+                 const char *path,
+                 bool recursive,
+                 uint64_t limit_ms,
+                 bool root,
+                 kg_done_fn *fn,
+                 void *user);
 /* An inotify descriptor (non-blocking, read by the caller) with a watch on path; or, with watch_fd
  * >= 0 (borrowed), one more watch on that. wd: what inotify events name it by: IN_CREATE,
  * IN_MODIFY, IN_ATTRIB, IN_CLOSE_WRITE, IN_DELETE, IN_MOVED_FROM, IN_MOVED_TO, IN_DELETE_SELF,

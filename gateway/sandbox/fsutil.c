@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gateway/base/clock.h"
 #include "gateway/base/mem.h"
 
 #define DEPTH_MAX 32
@@ -21,7 +22,13 @@ typedef struct kg_rm {
     int top;        /* the tree's root, where deep directories are hoisted to */
     dev_t dev;      /* of the tree */
     unsigned names; /* for names of hoisted directories */
+    uint64_t deadline_ns;
 } kg_rm_t;
+
+static bool late(const kg_rm_t *rm)
+{
+    return rm->deadline_ns != UINT64_MAX && kg_now_ns() > rm->deadline_ns;
+}
 
 static int make_parents(const char *path)
 {
@@ -96,6 +103,9 @@ static int hoist(kg_rm_t *rm, int parent, const char *name)
         if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) {
             return -errno;
         }
+        if (late(rm)) {
+            return -ETIME;
+        }
     }
 }
 
@@ -150,7 +160,7 @@ static int empty_once(kg_rm_t *rm, int fd, unsigned depth, size_t *ret_seen)
         }
         if (!dots(entry->d_name)) {
             seen++;
-            r = remove_entry(rm, fd, entry->d_name, depth);
+            r = late(rm) ? -ETIME : remove_entry(rm, fd, entry->d_name, depth);
         }
         if (r < 0) {
             break;
@@ -210,8 +220,13 @@ static int remove_dir(kg_rm_t *rm, int parent, const char *name, unsigned depth)
 
 int kg_fs_remove_tree(int parent, const char *name)
 {
+    return kg_fs_remove_tree_until(parent, name, UINT64_MAX);
+}
+
+int kg_fs_remove_tree_until(int parent, const char *name, uint64_t deadline_ns)
+{
     struct stat st;
-    kg_rm_t rm = {.top = -1};
+    kg_rm_t rm = {.top = -1, .deadline_ns = deadline_ns};
 
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         return errno == ENOENT ? 0 : -errno;

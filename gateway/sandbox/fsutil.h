@@ -3,6 +3,7 @@
 #ifndef KG_SANDBOX_FSUTIL_H
 #define KG_SANDBOX_FSUTIL_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Opens path as a directory (O_NOFOLLOW for the last component), making it and its parents when
@@ -15,5 +16,8 @@ int kg_fs_make_dir(int parent, const char *name, mode_t mode, uid_t uid, gid_t g
  * followed; other file systems are not entered (-EXDEV); depth doesn't matter. May take long: for a
  * process of its own. */
 int kg_fs_remove_tree(int parent, const char *name);
+/* The same until kg_now_ns() is past deadline_ns: -ETIME, with what is left where it was. For trees
+ * that somebody may be filling, who else would never come to an end. */
+int kg_fs_remove_tree_until(int parent, const char *name, uint64_t deadline_ns);
 
 #endif

@@ -182,7 +182,8 @@ static bool files_ok(const kg_ip_path_t *r, const char *tail, size_t tail_len)
     size_t want = verb == KG_IP_PUT_IN_PLACE || verb == KG_IP_RENAME ? 2 : 1;
     size_t at = 0;
 
-    if ((r->flags & ~files_flags(verb)) != 0 || r->mode > 07777 || r->cursor > INT64_MAX) {
+    uint64_t cursor_max = verb == KG_IP_LIST ? INT64_MAX : KG_IP_LIMIT_MS_MAX;
+    if ((r->flags & ~files_flags(verb)) != 0 || r->mode > 07777 || r->cursor > cursor_max) {
         return false;
     }
     for (size_t i = 0; i < want; i++) {

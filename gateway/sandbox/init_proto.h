@@ -22,6 +22,7 @@
 #define KG_IP_TEMPS_MAX 256  /* temporary files not yet put in place; more are -EUSERS */
 #define KG_IP_PATH_MAX 4096  /* with NUL */
 #define KG_IP_LIST_ROWS 128
+#define KG_IP_LIMIT_MS_MAX UINT64_C(86400000)
 #define KG_IP_REPLY_TAIL_MAX 61440
 #define KG_IP_REPLY_MAX (sizeof(kg_ip_reply_t) + KG_IP_REPLY_TAIL_MAX)
 
@@ -133,7 +134,8 @@ typedef struct kg_ip_path { /* files: then a path; PUT_IN_PLACE and RENAME: two.
                                its NUL. The second of PUT_IN_PLACE may be "": the file is removed.
                                WATCH may bring an inotify descriptor */
     kg_ip_head_t head;
-    uint64_t cursor; /* LIST */
+    uint64_t cursor; /* LIST. RENAME, and REMOVE with RECURSIVE: milliseconds that it may take, at
+                        most KG_IP_LIMIT_MS_MAX, then -ETIME; 0 = any */
     uint32_t flags;  /* KG_IP_FS_*, those of the verb */
     uint32_t mode;   /* OPEN with CREATE or TEMPORARY, MKDIR */
 } kg_ip_path_t;

@@ -6,19 +6,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "gateway/base/clock.h"
 #include "gateway/base/mem.h"
 #include "gateway/sandbox/init/init.h"
 
 #define DEPTH_MAX 128
 #define CHUNK ((size_t)1 << 20)
 
-static int copy_bytes(int from, int to)
+static int copy_bytes(int from, int to, uint64_t deadline_ns)
 {
     char buf[16384];
     ssize_t n;
 
     while ((n = copy_file_range(from, NULL, to, NULL, CHUNK, 0)) > 0) {
-        continue;
+        if (kg_now_ns() > deadline_ns) {
+            return -ETIME;
+        }
     }
     if (n == 0) {
         return 0;
@@ -33,6 +36,9 @@ static int copy_bytes(int from, int to)
                 return -errno;
             }
             at += put;
+        }
+        if (kg_now_ns() > deadline_ns) {
+            return -ETIME;
         }
     }
     return n < 0 ? -errno : 0;
@@ -51,7 +57,8 @@ static int copy_marks(int fd, const struct stat *st)
     return 0;
 }
 
-static int copy_file(int from_dir, const char *from, int to_dir, const char *to)
+static int
+copy_file(int from_dir, const char *from, int to_dir, const char *to, uint64_t deadline_ns)
 {
     struct stat st;
     KG_AUTO_CLOSE int in =
@@ -67,7 +74,7 @@ static int copy_file(int from_dir, const char *from, int to_dir, const char *to)
     if (out < 0) {
         return -errno;
     }
-    int r = copy_bytes(in, out);
+    int r = copy_bytes(in, out, deadline_ns);
     return r == 0 ? copy_marks(out, &st) : r;
 }
 
@@ -82,9 +89,14 @@ static int copy_link(int from_dir, const char *from, int to_dir, const char *to)
     return symlinkat(target, to_dir, to) < 0 ? -errno : 0;
 }
 
-static int copy_any(int from_dir, const char *from, int to_dir, const char *to, unsigned depth);
+static int copy_any(int from_dir,
+                    const char *from,
+                    int to_dir,
+                    const char *to,
+                    unsigned depth,
+                    uint64_t deadline_ns);
 
-static int copy_entries(int from, int to, unsigned depth)
+static int copy_entries(int from, int to, unsigned depth, uint64_t deadline_ns)
 {
     int r = 0;
     int again = openat(from, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -106,13 +118,18 @@ static int copy_entries(int from, int to, unsigned depth)
         if (name[0] == '.' && (name[1] == '\0' || (name[1] == '.' && name[2] == '\0'))) {
             continue;
         }
-        r = copy_any(from, name, to, name, depth);
+        r = kg_now_ns() > deadline_ns ? -ETIME : copy_any(from, name, to, name, depth, deadline_ns);
     }
     closedir(dir);
     return r;
 }
 
-static int copy_dir(int from_dir, const char *from, int to_dir, const char *to, unsigned depth)
+static int copy_dir(int from_dir,
+                    const char *from,
+                    int to_dir,
+                    const char *to,
+                    unsigned depth,
+                    uint64_t deadline_ns)
 {
     const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     struct stat st;
@@ -128,11 +145,16 @@ static int copy_dir(int from_dir, const char *from, int to_dir, const char *to, 
     if (out < 0) {
         return -errno;
     }
-    int r = copy_entries(in, out, depth + 1);
+    int r = copy_entries(in, out, depth + 1, deadline_ns);
     return r == 0 ? copy_marks(out, &st) : r;
 }
 
-static int copy_any(int from_dir, const char *from, int to_dir, const char *to, unsigned depth)
+static int copy_any(int from_dir,
+                    const char *from,
+                    int to_dir,
+                    const char *to,
+                    unsigned depth,
+                    uint64_t deadline_ns)
 {
     struct stat st;
 
@@ -141,9 +163,9 @@ static int copy_any(int from_dir, const char *from, int to_dir, const char *to, 
     }
     switch (st.st_mode & S_IFMT) {
     case S_IFREG:
-        return copy_file(from_dir, from, to_dir, to);
+        return copy_file(from_dir, from, to_dir, to, deadline_ns);
     case S_IFDIR:
-        return copy_dir(from_dir, from, to_dir, to, depth);
+        return copy_dir(from_dir, from, to_dir, to, depth, deadline_ns);
     case S_IFLNK:
         return copy_link(from_dir, from, to_dir, to);
     case S_IFIFO:
@@ -153,7 +175,7 @@ static int copy_any(int from_dir, const char *from, int to_dir, const char *to, 
     }
 }
 
-int init_copy(int from_dir, const char *from, int to_dir, const char *to)
+int init_copy(int from_dir, const char *from, int to_dir, const char *to, uint64_t deadline_ns)
 {
-    return copy_any(from_dir, from, to_dir, to, 0);
+    return copy_any(from_dir, from, to_dir, to, 0, deadline_ns);
 }

@@ -17,6 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "gateway/base/clock.h"
 #include "gateway/base/mem.h"
 #include "gateway/base/str.h"
 #include "gateway/sandbox/fsutil.h"
@@ -338,7 +339,12 @@ static int rename_over(int from_dir, const char *from, int to_dir, const char *t
 }
 
 /* To another file system: beside its new name first, so that it is there whole or not at all. */
-static int move_over(int from_dir, const char *from, int to_dir, const char *to, bool overwrite)
+static int move_over(int from_dir,
+                     const char *from,
+                     int to_dir,
+                     const char *to,
+                     bool overwrite,
+                     uint64_t deadline_ns)
 {
     char temp[TEMP_NAME_MAX];
     struct stat st;
@@ -360,15 +366,15 @@ static int move_over(int from_dir, const char *from, int to_dir, const char *to,
     if (r < 0) {
         return r;
     }
-    r = init_copy(from_dir, from, to_dir, temp);
+    r = init_copy(from_dir, from, to_dir, temp, deadline_ns);
     if (r == 0) {
         r = rename_over(to_dir, temp, to_dir, to, overwrite);
     }
     if (r < 0) {
-        (void)kg_fs_remove_tree(to_dir, temp);
+        (void)kg_fs_remove_tree_until(to_dir, temp, kg_now_ns() + INIT_JOB_CLEAR_NS);
         return r;
     }
-    int left = kg_fs_remove_tree(from_dir, from);
+    int left = kg_fs_remove_tree_until(from_dir, from, deadline_ns);
     return left < 0 ? left : r;
 }
 
@@ -403,7 +409,7 @@ static int do_rename(kg_ifiles_t *f)
         bool overwrite = (f->request->flags & KG_IP_FS_OVERWRITE) != 0;
         r = rename_over(from_dir, from, to_dir, to, overwrite);
         if (r == -EXDEV) {
-            r = move_over(from_dir, from, to_dir, to, overwrite);
+            r = move_over(from_dir, from, to_dir, to, overwrite, f->deadline_ns);
         }
         f->reply.wd = r < 0 && target_at_fault(r, from_dir, from, to_dir) ? KG_IP_AT_TARGET : 0;
     }
@@ -411,7 +417,7 @@ static int do_rename(kg_ifiles_t *f)
     return r < 0 ? r : 0;
 }
 
-int init_files_remove(const kg_init_t *in, const char *path, bool recursive)
+int init_files_remove(const kg_init_t *in, const char *path, uint64_t deadline_ns)
 {
     char name[KG_IP_PATH_MAX];
     KG_AUTO_CLOSE int dir = -1;
@@ -429,7 +435,8 @@ int init_files_remove(const kg_init_t *in, const char *path, bool recursive)
     if (unlinkat(dir, name, AT_REMOVEDIR) == 0) {
         return 0;
     }
-    return recursive && errno == ENOTEMPTY ? kg_fs_remove_tree(dir, name) : -errno;
+    return deadline_ns != 0 && errno == ENOTEMPTY ? kg_fs_remove_tree_until(dir, name, deadline_ns)
+                                                  : -errno;
 }
 
 static int do_put(kg_ifiles_t *f)
@@ -441,7 +448,7 @@ static int do_put(kg_ifiles_t *f)
     KG_AUTO_CLOSE int to_dir = -1;
 
     if (f->second[0] == '\0') {
-        return init_files_remove(f->in, f->path, false);
+        return init_files_remove(f->in, f->path, 0);
     }
     int r = init_path_parent(f->in, f->path, &from_dir, from);
     if (r == 0) {
@@ -504,7 +511,8 @@ int init_files_do(kg_ifiles_t *f)
     case KG_IP_RENAME:
         return do_rename(f);
     case KG_IP_REMOVE:
-        return init_files_remove(f->in, f->path, (f->request->flags & KG_IP_FS_RECURSIVE) != 0);
+        return init_files_remove(f->in, f->path,
+                                 (f->request->flags & KG_IP_FS_RECURSIVE) ? f->deadline_ns : 0);
     case KG_IP_WATCH:
         return do_watch(f);
     default:

@@ -25,6 +25,8 @@
 #define INIT_PENDING_MAX 4                    /* connections that have not said who they are */
 #define INIT_HELLO_NS (UINT64_C(10) * 1000000000)
 #define INIT_JOB_DEADLINE_NS (UINT64_C(30) * 1000000000)
+#define INIT_JOB_CLEAR_NS                                                                          \
+    (UINT64_C(10) * 1000000000) /* to put away what a copy had made when its time was up */
 #define INIT_DIR_MAX 512
 #define INIT_FIRST_KEEPER_NS (UINT64_C(30) * 1000000000) /* until one comes after the start */
 
@@ -234,6 +236,7 @@ typedef struct kg_ifiles {
     const char *path;
     const char *second;
     int watch_fd;
+    uint64_t deadline_ns; /* of what may take long: RENAME, REMOVE; INIT_NEVER */
     kg_ip_files_t reply;
     int fd; /* to go with it, or -1 */
     size_t tail_len;
@@ -241,10 +244,12 @@ typedef struct kg_ifiles {
 } kg_ifiles_t;
 
 int init_files_do(kg_ifiles_t *f);
-int init_files_remove(const kg_init_t *in, const char *path, bool recursive);
+/* A directory with what is in it until deadline_ns (-ETIME), 0: only if it is empty. */
+int init_files_remove(const kg_init_t *in, const char *path, uint64_t deadline_ns);
 
-/* copy.c: a file or tree to a new name. What was made stays when it fails. */
-int init_copy(int from_dir, const char *from, int to_dir, const char *to);
+/* copy.c: a file or tree to a new name. What was made stays when it fails; -ETIME past the
+ * deadline. */
+int init_copy(int from_dir, const char *from, int to_dir, const char *to, uint64_t deadline_ns);
 
 /* paths.c: paths as a request has them to descriptors, by the rights of the caller. Without an own
  * root nothing outside of workspace and home is reached. All: 0, a descriptor, or -errno. */

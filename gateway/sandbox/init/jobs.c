@@ -65,11 +65,38 @@ static int become_job(kg_init_t *in, const char *name, int *sock, int *watch_fd,
     return r;
 }
 
+/* What may take long ends by itself, so that it leaves nothing half. */
+static bool is_long(const kg_ip_path_t *request)
+{
+    return request->head.verb == KG_IP_RENAME || /* perhaps a copy */
+           (request->head.verb == KG_IP_REMOVE && (request->flags & KG_IP_FS_RECURSIVE));
+}
+
+static uint64_t own_deadline(const kg_ip_path_t *request)
+{
+    return is_long(request) && request->cursor > 0 ? kg_now_ns() + request->cursor * KG_NS_PER_MS
+                                                   : INIT_NEVER;
+}
+
+/* When it is ended from outside, for it is stuck in the kernel. */
+static uint64_t deadline(const kg_ip_path_t *request)
+{
+    uint64_t own_ns = own_deadline(request);
+    if (!is_long(request)) {
+        return kg_now_ns() + INIT_JOB_DEADLINE_NS;
+    }
+    return own_ns == INIT_NEVER ? INIT_NEVER : own_ns + INIT_JOB_CLEAR_NS + INIT_JOB_DEADLINE_NS;
+}
+
 static _Noreturn void
 run_job(kg_init_t *in, const kg_ip_path_t *request, const char *tail, size_t tail_len, int fds[2])
 {
     kg_ip_reply_t reply;
-    kg_ifiles_t f = {.in = in, .request = request, .watch_fd = fds[1], .fd = -1};
+    kg_ifiles_t f = {.in = in,
+                     .request = request,
+                     .watch_fd = fds[1],
+                     .deadline_ns = own_deadline(request),
+                     .fd = -1};
 
     size_t size = kg_ip_reply_init(&reply, (kg_ip_verb_t)request->head.verb, request->head.seq);
     f.reply = reply.files;
@@ -145,7 +172,7 @@ static void remove_temps(kg_init_t *in, bool root)
         }
         for (const kg_itemp_t *temp = in->temps; temp; temp = temp->next) {
             if (temp->root == root && !temp->busy) {
-                (void)init_files_remove(in, temp->path, false);
+                (void)init_files_remove(in, temp->path, 0);
             }
         }
         _exit(0);
@@ -228,8 +255,6 @@ static int start(kg_init_t *in,
 void init_job_start(
     kg_init_t *in, const kg_ip_path_t *request, const char *tail, size_t tail_len, int watch_fd)
 {
-    bool long_one = request->head.verb == KG_IP_RENAME || /* perhaps a copy */
-                    (request->head.verb == KG_IP_REMOVE && (request->flags & KG_IP_FS_RECURSIVE));
     kg_itemp_t *temp = NULL;
     kg_ijob_t *job = NULL;
     int r = check_start(in, request, tail, &temp);
@@ -256,7 +281,7 @@ void init_job_start(
     job->verb = request->head.verb;
     job->flags = request->flags;
     job->gateway_number = in->gateway_number;
-    job->deadline_ns = long_one ? INIT_NEVER : kg_now_ns() + INIT_JOB_DEADLINE_NS;
+    job->deadline_ns = deadline(request);
     job->next = in->jobs;
     in->jobs = job;
     in->job_count++;

@@ -146,7 +146,8 @@ kg_files_answer_t
 files_move(kg_harness_t *h, kg_sbx_t *sbx, const char *from, const char *to, bool overwrite)
 {
     kg_files_answer_t a = {.h = h};
-    assert_int_equal(kg_fs_move(sbx, from, to, overwrite, false, on_done, &a), 0);
+    const kg_fs_move_opts_t opts = {.from = from, .to = to, .overwrite = overwrite};
+    assert_int_equal(kg_fs_move(sbx, &opts, on_done, &a), 0);
     wait_for(&a);
     return a;
 }
@@ -154,7 +155,7 @@ files_move(kg_harness_t *h, kg_sbx_t *sbx, const char *from, const char *to, boo
 kg_files_answer_t files_remove(kg_harness_t *h, kg_sbx_t *sbx, const char *path, bool recursive)
 {
     kg_files_answer_t a = {.h = h};
-    assert_int_equal(kg_fs_remove(sbx, path, recursive, false, on_done, &a), 0);
+    assert_int_equal(kg_fs_remove(sbx, path, recursive, 0, false, on_done, &a), 0);
     wait_for(&a);
     return a;
 }

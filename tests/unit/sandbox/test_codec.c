@@ -364,6 +364,21 @@ static int decode_path(unsigned verb, uint32_t flags, uint32_t mode, const char 
     return kg_ip_request_decode(frame, fixed + len, &r, &got, &got_len, &seq);
 }
 
+/* Of LIST where it goes on, else what the request may take. */
+static int decode_limit(kg_ip_verb_t verb, uint64_t limit)
+{
+    kg_ip_path_t frame[2] = {{.cursor = 0}};
+    kg_ip_request_t r;
+    const char *got;
+    size_t got_len;
+    uint32_t seq;
+    size_t fixed = kg_ip_request_init(&r, verb, 9, 3);
+    r.path.cursor = limit;
+    memcpy(frame, &r, fixed);
+    memcpy((char *)frame + fixed, "/a", 3);
+    return kg_ip_request_decode(frame, fixed + 3, &r, &got, &got_len, &seq);
+}
+
 static void ip_paths_are_whole_and_absolute(void **state)
 {
     char longest[2 * KG_IP_PATH_MAX];
@@ -384,6 +399,9 @@ static void ip_paths_are_whole_and_absolute(void **state)
     assert_int_equal(decode_path(KG_IP_PUT_IN_PLACE, 0, 0, "\0/b\0", 4), -EBADMSG);
     assert_int_equal(decode_path(KG_IP_STAT, KG_IP_FS_RECURSIVE, 0, "/a\0", 3), -EBADMSG);
     assert_int_equal(decode_path(KG_IP_REMOVE, KG_IP_FS_RECURSIVE, 0, "/a\0", 3), 0);
+    assert_int_equal(decode_limit(KG_IP_LIST, INT64_MAX), 0);
+    assert_int_equal(decode_limit(KG_IP_REMOVE, KG_IP_LIMIT_MS_MAX), 0);
+    assert_int_equal(decode_limit(KG_IP_REMOVE, KG_IP_LIMIT_MS_MAX + 1), -EBADMSG);
     assert_int_equal(decode_path(KG_IP_OPEN, UINT32_C(1) << 31, 0, "/a\0", 3), -EBADMSG);
     assert_int_equal(decode_path(KG_IP_MKDIR, 0, 07777, "/a\0", 3), 0);
     assert_int_equal(decode_path(KG_IP_MKDIR, 0, 010000, "/a\0", 3), -EBADMSG);

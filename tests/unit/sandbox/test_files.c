@@ -86,7 +86,13 @@ static void bad_requests_are_refused_at_once(void **state)
         -EINVAL);
     assert_int_equal(kg_fs_open(b->sbx, "/workspace/x", RW, 010000, false, NULL, NULL), -EINVAL);
     assert_int_equal(kg_fs_list(b->sbx, "/workspace", UINT64_MAX, false, NULL, NULL), -EINVAL);
-    assert_int_equal(kg_fs_move(b->sbx, "/workspace/x", "", false, false, NULL, NULL), -EINVAL);
+    kg_fs_move_opts_t move = {.from = "/workspace/x", .to = ""};
+    assert_int_equal(kg_fs_move(b->sbx, &move, NULL, NULL), -EINVAL);
+    move.to = "/workspace/y";
+    move.limit_ms = KG_FS_LIMIT_MS_MAX + 1;
+    assert_int_equal(kg_fs_move(b->sbx, &move, NULL, NULL), -EINVAL);
+    assert_int_equal(kg_fs_remove(b->sbx, "/workspace/x", true, move.limit_ms, false, NULL, NULL),
+                     -EINVAL);
     assert_int_equal(kg_sbx_port_connect(b->sbx, 0, NULL, NULL), -EINVAL);
     path[300] = '\0'; /* one name too long */
     memcpy(path, "/workspace/", 11);
