@@ -326,7 +326,8 @@ void keeper_init_exited(kg_keeper_t *k, kg_sb_t *sb, int wait_status);
 /* From one that is to be made: init_pid 0, files to be removed or not as set. */
 void keeper_give_back(kg_keeper_t *k, kg_sb_t *sb);
 void keeper_worker_exited(kg_keeper_t *k, kg_sb_t *sb, int wait_status);
-/* A fork of the keeper that has nothing of it but the descriptors named. 0 in the child. */
+/* A fork of the keeper that has nothing of it but the descriptors named and its niceness: what it
+ * starts for a sandbox has the usual policy (priority.h). 0 in the child. */
 pid_t keeper_fork_worker(const int *keep, size_t keep_count);
 
 /* keeper_gateway.c */

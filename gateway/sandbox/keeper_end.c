@@ -16,6 +16,7 @@
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
 #include "gateway/sandbox/keeper.h"
+#include "gateway/sandbox/priority.h"
 #include "gateway/sandbox/proctree.h"
 
 #define KILLER_TRIES 2000 /* about 2 s, then the keeper looks again */
@@ -169,6 +170,7 @@ pid_t keeper_fork_worker(const int *keep, size_t keep_count)
     if (getppid() != keeper) {
         _exit(1);
     }
+    kg_priority_usual();
     close_all_but(keep, keep_count);
     return 0;
 }

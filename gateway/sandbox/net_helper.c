@@ -26,6 +26,7 @@
 #include "gateway/base/str.h"
 #include "gateway/sandbox/net_forward.h"
 #include "gateway/sandbox/net_nl.h"
+#include "gateway/sandbox/priority.h"
 
 #define LOCK_NAME "helper"
 #define ORPHAN_S 3600
@@ -356,6 +357,7 @@ static void become_helper(kg_nets_t *nets, helper_t *h)
         (void)dup2(null, fd);
     }
     (void)prctl(PR_SET_NAME, "sandal-net");
+    kg_priority_usual();
     nets->lock_fd = -1;
     if (keep_only(h, &nets->dir_fd) < 0 || chdir("/") < 0) {
         return;

@@ -18,6 +18,7 @@
 #include "gateway/base/clock.h"
 #include "gateway/base/str.h"
 #include "gateway/sandbox/net_private.h"
+#include "gateway/sandbox/priority.h"
 
 #define LOCK_NAME "router"
 #define KEEPER_NAME "keeper"
@@ -324,6 +325,7 @@ static void become_router(const kg_nets_t *nets, int lock, int keeper, int ready
         (void)dup2(null, fd);
     }
     (void)prctl(PR_SET_NAME, "sandal-router");
+    kg_priority_usual();
     (void)!chdir("/");
     answer.error = start_both(&r, answer.said);
     (void)snprintf(numbers, sizeof(numbers), "%d %d\n", (int)getpid(), (int)r.pinned);

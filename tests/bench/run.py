@@ -65,12 +65,15 @@ class Gateway:
         return sandbox
 
     def favour(self) -> None:
-        """The daemon gives its gateway and kernels the usual priority: put all on one level with the direct client's kernel."""
-        if self.nice is None:
-            return
-        for pid in descendants(self.daemon.pid):
+        """The daemon gives its gateway and kernels the usual priority, and kernels the usual policy: put all on one level with the
+        direct client's kernel."""
+        policy = os.sched_getscheduler(0)
+        for pid in descendants(self.daemon.pid) if self.nice is not None or policy != os.SCHED_OTHER else []:
             for task in Path(f"/proc/{pid}/task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(task.name), self.nice)
+                if policy != os.SCHED_OTHER:
+                    os.sched_setscheduler(int(task.name), policy, os.sched_getparam(0))
+                if self.nice is not None:
+                    os.setpriority(os.PRIO_PROCESS, int(task.name), self.nice)
 
     def ws(self, build: Path, sandbox: dict, rounds: int, code: str, stall: int = 0, fields: str = "",
            check: str = "none") -> dict:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from harness.client import Client, Sandbox
-from harness.daemon import ISOLATION, TEMPLATE, Daemon, wait_for
+from harness.daemon import ISOLATION, TEMPLATE, UID_COUNT, Daemon, wait_for
+from harness.processes import inits, of_sandbox
 
 held = pytest.mark.skipif(ISOLATION == "none" or os.geteuid() != 0,
                           reason="isolation none, and users without control groups of their own, hold no limits")
@@ -285,3 +290,62 @@ def test_metrics_of_a_sandbox(client: Client) -> None:
         got = box.get("/metrics")
         assert got["sandbox"] == box.id and set(got) >= {"cpu_seconds", "memory_bytes", "disk_bytes", "pids"}
         wait_for(lambda: box.get("/usage")["active_seconds"] > 0)
+
+
+# --- What an operator gives the daemon over others ----------------------------------------------------------
+
+
+class Favoured(Daemon):
+    """Started by a program that gives it a policy or a limit, which its children would have too."""
+
+    def __init__(self, *before: str):
+        super().__init__()
+        self.before = before
+
+    def command(self) -> list[str]:
+        return [*self.before, *super().command()]
+
+    def of_sandboxes(self, *ids: str) -> set[int]:
+        """All processes of theirs, a launcher's own outside of them too."""
+        found = {pid for ident in ids for pid in [*inits(ident), *of_sandbox(ident)]}
+        for proc in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if self.uid_base and self.uid_base <= proc.stat().st_uid < self.uid_base + UID_COUNT:
+                    found.add(int(proc.name))
+        return found
+
+
+FAVOURS = {"SCHED_FIFO": ("chrt", "-f", "1"), "SCHED_RR": ("chrt", "-r", "1"), "SCHED_BATCH": ("chrt", "-b", "0"), "SCHED_IDLE": ("chrt", "-i", "0"),
+           "input and output": ("ionice", "-c", "1"), "leave to be real-time": ("prlimit", "--rtprio=1"),
+           "spared by the host": ("choom", "-n", "-100", "--")}
+
+
+def favour_of(pid: int, task: int) -> tuple[int, str, str, int]:
+    """Policy, class of input and output, limits of the real-time priority, standing when the host is out of memory."""
+    io = subprocess.run(["ionice", "-p", str(task)], capture_output=True, text=True, check=True).stdout.strip()
+    rows = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    rt = next(row for row in rows if row.startswith("Max realtime priority")).split()[3:5]
+    return os.sched_getscheduler(task), io.partition(":")[0], "/".join(rt), int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("what", FAVOURS)
+def test_what_the_daemon_has_over_others_is_not_its_sandboxes(what: str) -> None:
+    """Code under a real-time policy would take the machine, whatever its limit of processors."""
+    before = FAVOURS[what]
+    if not shutil.which(before[0]) or subprocess.run([*before, "true"], capture_output=True).returncode != 0:
+        pytest.skip(f"{' '.join(before)} is refused to this user here")
+    if what == "SCHED_IDLE" and os.geteuid() != 0:
+        pytest.skip("a user cannot take SCHED_IDLE off again (sched(7)): it gives its sandboxes less, not more")
+    with Favoured(*before) as d:
+        own = Client(d.url, d.key)
+        assert favour_of(d.gateway_pid(), d.gateway_pid()) != (os.SCHED_OTHER, "none", "0/0", 0), "the operator's choice holds for the daemon"
+        with own.sandbox(template=TEMPLATE) as box, own.sandbox(template=TEMPLATE, checkpointable=False) as other:
+            for one in (box, other):
+                one.post("/exec", {"cmd": ["sleep", "600"], "background": True}, expect=201)
+            pids = d.of_sandboxes(box.id, other.id)
+            assert len(pids) >= (2 if GVISOR else 4), pids
+            for pid in pids:
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    assert favour_of(pid, int(task.name)) == (os.SCHED_OTHER, "none", "0/0", 0), Path(f"/proc/{pid}/cmdline").read_bytes()
+        own.close()
