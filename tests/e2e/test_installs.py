@@ -50,6 +50,14 @@ def test_pip_installs_for_the_live_kernel_and_what_comes_after(python: Sandbox, 
     assert text(python, f"import {NAME}; {NAME}.where", context=other) == "'one'"
 
 
+def test_a_start_of_python_is_quiet_and_looks_in_each_place_once(python: Sandbox) -> None:
+    """Where packages of the user's lie over the tree, too, from the second start on."""
+    for _ in range(2):
+        got = python.post("/exec", {"cmd": ["python3", "-c", "import sys; print(len(sys.path) - len(set(sys.path)))"]})
+        assert (got["stdout"], got["stderr"]) == ("0\n", ""), got
+    assert text(python, "import sys; len(sys.path) - len(set(sys.path))") == "0"
+
+
 def test_percent_pip_upgrades_and_says_when_a_restart_is_needed(python: Sandbox, tmp_path: Path) -> None:
     got = python.run(f"import {NAME}\n%pip install --no-index ./{put(python, wheel(tmp_path, version='2.0', value='two'))}", timeout=120)
     assert got["status"] == "ok" and f"it has imported {NAME} already" in got["stdout"], got

@@ -43,7 +43,9 @@ def _make(layer, packages):
             os.symlink(os.path.join(sys.prefix, "bin", name), os.path.join(layer, "bin", name))
         except FileExistsError:
             pass
-    _write(os.path.join(packages, "sandal_tree.pth"), f"import site; site.addsitedir({_SITE!r})\n")
+    # For the layer's own Python, which pip runs in: the tree's has its packages already.
+    tree = f"import sys, site; sys.prefix == {sys.prefix!r} or site.addsitedir({_SITE!r})\n"
+    _write(os.path.join(packages, "sandal_tree.pth"), tree)
     _write(os.path.join(layer, "pyvenv.cfg"), settings)  # the last: with it the layer is whole
 
 
@@ -62,7 +64,14 @@ def _runs_pip():
     return False
 
 
+_entered = False  # the tree's .pth files are read again where a layer names the tree
+
+
 def enter():
+    global _entered
+    if _entered:
+        return
+    _entered = True
     layer = os.environ.get("SANDAL_PYTHON_LAYER")
     if not layer or not _SITE.startswith(sys.prefix + os.sep) or not _closed():
         return
