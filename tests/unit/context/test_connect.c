@@ -311,6 +311,8 @@ static void subscribers_that_left_at_once_are_none(void **state)
     kg_sandbox_t *sbx = rig_sandbox(rig);
     client_t c;
     open_client(&c, rig, sbx, 0);
+    ask(&c, "kernel_info_request", 1);
+    await_replies(&c, 1); /* nothing is opened beside any more */
     for (unsigned i = 0; i < KG_CONNECTION_PEERS; i++) {
         subscribe_and_leave(&c);
     }
