@@ -205,7 +205,7 @@ void kg_connection_request(kg_zchan_t *chan, kg_zmsg_t *msg, void *user)
     int rc = 0;
     if (peer) {
         if (socket->channel == KG_CHANNEL_SHELL) {
-            peer->shell = kg_zmsg_peer(msg);
+            peer->shell = kg_zchan_peer(chan, msg);
         }
         rc = kg_attach_send(peer->attach, &frame, &err);
     } else {

@@ -273,9 +273,23 @@ static int set_topic(kg_subscriber_t *s, kg_slice_t topic, bool wanted)
     return rc ? rc : kg_zsub_topic(s->queue, kg_slice_cstr(own), wanted);
 }
 
-/* Longer topics than any that is published are nobody's loss. */
+static kg_subscription_t *find_topic(kg_subscriber_t *s, kg_slice_t topic)
+{
+    for (size_t i = 0; i < s->topic_count; i++) {
+        kg_subscription_t *t = &s->topics[i];
+        if (t->len == topic.len && memcmp(t->text, topic.data, topic.len) == 0) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
+/* Longer topics than any that is published are nobody's loss. One twice is one, as for libzmq. */
 static bool add_topic(kg_subscriber_t *s, kg_slice_t topic)
 {
+    if (find_topic(s, topic)) {
+        return set_topic(s, topic, true) == 0;
+    }
     if (topic.len >= KG_SUBSCRIPTION_LEN || memchr(topic.data, 0, topic.len) ||
         s->topic_count == KG_SUBSCRIPTIONS || set_topic(s, topic, true)) {
         return false;
@@ -288,13 +302,10 @@ static bool add_topic(kg_subscriber_t *s, kg_slice_t topic)
 
 static void drop_topic(kg_subscriber_t *s, kg_slice_t topic)
 {
-    for (size_t i = 0; i < s->topic_count; i++) {
-        kg_subscription_t *t = &s->topics[i];
-        if (t->len == topic.len && memcmp(t->text, topic.data, topic.len) == 0) {
-            (void)set_topic(s, topic, false);
-            *t = s->topics[--s->topic_count];
-            break;
-        }
+    kg_subscription_t *t = find_topic(s, topic);
+    if (t) {
+        (void)set_topic(s, topic, false);
+        *t = s->topics[--s->topic_count];
     }
     if (s->topic_count == 0) {
         kg_subscriber_free(s);
@@ -351,7 +362,7 @@ void kg_connection_subscribed(kg_zchan_t *chan, kg_zmsg_t *msg, void *user)
     if (!c->context || count != 1 || frames[0].len == 0 || frames[0].data[0] > 1) {
         return; /* no subscription: a subscriber may send what it likes */
     }
-    kg_zpeer_t peer = kg_zmsg_peer(msg);
+    kg_zpeer_t peer = kg_zchan_peer(chan, msg);
     kg_slice_t topic = kg_slice(frames[0].data + 1, frames[0].len - 1);
     if (frames[0].data[0] == 1) {
         if (peer.fd >= 0) { /* else it has gone already, and nothing would tell so once more */

@@ -6,11 +6,15 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <utlist.h>
 
 #include "gateway/base/log.h"
+#include "gateway/base/str.h"
 #include "gateway/loop/loop_priv.h"
 #include "gateway/loop/zmsg.h"
 
@@ -389,6 +393,40 @@ int kg_zchan_open(kg_loop_t *loop,
 int kg_zchan_endpoint(const kg_zchan_t *chan, char *ret_text, size_t cap)
 {
     return zmq_getsockopt(chan->sock, ZMQ_LAST_ENDPOINT, ret_text, &cap) < 0 ? -errno : 0;
+}
+
+/* Whether fd is a connection to where chan is bound. libzmq closes descriptors when it likes, and
+ * the number of the one that a message came by may be another's meanwhile. */
+static bool is_connection_to(const kg_zchan_t *chan, int fd)
+{
+    char endpoint[256];
+    union {
+        struct sockaddr any;
+        struct sockaddr_in in; /* its port stands where that of in6 does */
+        struct sockaddr_in6 in6;
+        struct sockaddr_un un;
+    } own = {0};
+    socklen_t len = sizeof(own);
+    uint64_t port = 0;
+    if (fd < 0 || kg_zchan_endpoint(chan, endpoint, sizeof(endpoint)) ||
+        getsockname(fd, &own.any, &len) < 0) {
+        return false;
+    }
+    if (own.any.sa_family == AF_UNIX) {
+        size_t path_len = strnlen(own.un.sun_path, sizeof(own.un.sun_path));
+        size_t skip = sizeof("ipc://") - 1;
+        return strlen(endpoint) == skip + path_len &&
+               memcmp(endpoint + skip, own.un.sun_path, path_len) == 0;
+    }
+    const char *colon = strrchr(endpoint, ':');
+    return (own.any.sa_family == AF_INET || own.any.sa_family == AF_INET6) && colon &&
+           kg_parse_u64(colon + 1, 1, UINT16_MAX, &port) == 0 && port == ntohs(own.in.sin_port);
+}
+
+kg_zpeer_t kg_zchan_peer(const kg_zchan_t *chan, const kg_zmsg_t *msg)
+{
+    int fd = kg_zmsg_source(msg);
+    return kg_zpeer_of(is_connection_to(chan, fd) ? fd : -1);
 }
 
 static int out_create(const kg_slice_t *frames, size_t count, kg_zout_t **ret_out)

@@ -18,7 +18,7 @@ typedef enum kg_zchan_type {
     KG_ZCHAN_PUB,
     KG_ZCHAN_REP,
     /* Each subscription and unsubscription comes as a message of one frame, 1 or 0 and the topic;
-     * also the unsubscriptions of those who have gone, which have no kg_zmsg_peer. Nobody hears
+     * also the unsubscriptions of those who have gone, which have no kg_zchan_peer. Nobody hears
      * anything before it has a kg_zsub_t. */
     KG_ZCHAN_XPUB
 } kg_zchan_type_t;
@@ -37,7 +37,7 @@ typedef struct kg_zpeer {
     int fd; /* libzmq's: not to be read, written or closed. -1: it is not known */
     uint64_t inode;
 } kg_zpeer_t;
-kg_zpeer_t kg_zmsg_peer(const kg_zmsg_t *msg);
+kg_zpeer_t kg_zchan_peer(const kg_zchan_t *chan, const kg_zmsg_t *msg);
 /* It has been closed. False also where it is not known; a moment passes from the one to the other.
  */
 bool kg_zpeer_gone(const kg_zpeer_t *peer);
@@ -81,7 +81,7 @@ uint64_t kg_zchan_sent(const kg_zchan_t *chan);
 typedef struct kg_zsub kg_zsub_t;
 int kg_zsub_create(kg_zchan_t *chan, kg_zsub_t **ret_sub);
 void kg_zsub_destroy(kg_zsub_t **sub); /* NULL ok; NULLs the pointer */
-/* Only inside on_message of a subscription or unsubscription that has a kg_zmsg_peer: what is sent
+/* Only inside on_message of a subscription or unsubscription that has a kg_zchan_peer: what is sent
  * under a topic that begins so reaches whoever sent that message, or does no more. The topic has to
  * begin as the one that was asked for, for libzmq compares again over there, and to be nobody
  * else's. */

@@ -98,13 +98,15 @@ static bool inode_of(int fd, uint64_t *ret_inode)
     return true;
 }
 
-kg_zpeer_t kg_zmsg_peer(const kg_zmsg_t *msg)
+int kg_zmsg_source(const kg_zmsg_t *msg)
 {
-    kg_zpeer_t peer = {.fd = msg->count ? zmq_msg_get(&msg->parts[0], ZMQ_SRCFD) : -1};
-    if (!inode_of(peer.fd, &peer.inode)) {
-        peer = (kg_zpeer_t){.fd = -1};
-    }
-    return peer;
+    return msg->count ? zmq_msg_get(&msg->parts[0], ZMQ_SRCFD) : -1;
+}
+
+kg_zpeer_t kg_zpeer_of(int fd)
+{
+    kg_zpeer_t peer = {.fd = fd};
+    return inode_of(fd, &peer.inode) ? peer : (kg_zpeer_t){.fd = -1};
 }
 
 bool kg_zpeer_gone(const kg_zpeer_t *peer)

@@ -485,7 +485,7 @@ static void give_name(kg_zchan_t *chan, kg_zmsg_t *msg, void *user)
     size_t count = 0;
     const kg_slice_t *frames = kg_zmsg_frames(msg, &count);
     const char *name = s->subscribers == 0 ? "a." : "b.";
-    kg_zpeer_t peer = kg_zmsg_peer(msg);
+    kg_zpeer_t peer = kg_zchan_peer(chan, msg);
     (void)user;
     assert_int_equal(count, 1);
     assert_int_equal(frames[0].len, 1);
