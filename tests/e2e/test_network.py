@@ -14,7 +14,7 @@ from typing import Any, Iterator
 import pytest
 from harness.client import Client
 from harness.daemon import BUILD, ISOLATION, Daemon, slack, wait_for
-from harness.outside import ALLOWED, CLOSED, HOST, HOST_PUBLIC, NUMBER, SERVER, TAG, ask, ip, refused, serving_on_the_host, world
+from harness.outside import ALLOWED, CLOSED, HOST, HOST_PUBLIC, NUMBER, SERVER, TAG, ask, connects, ip, refused, serving_on_the_host, world
 from harness.user import UserDaemon
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or ISOLATION not in ("namespace", "bubblewrap", "runc"),
@@ -72,6 +72,67 @@ def test_the_daemon_is_not_reached(client: Client) -> None:
         gateway = sb.post("/exec", {"cmd": "ip route show default | cut -d' ' -f3"})["stdout"].strip()
         for address in ("127.0.0.1", gateway, HOST, HOST_PUBLIC, "10.0.2.2"):
             assert ask(sb, address, port) == "Connection refused", address
+
+
+CLOSED_WAYS = ("Connection refused", "Network is unreachable")  # the latter where an ordinary user's network has no IPv6
+
+
+def test_no_form_of_the_hosts_addresses_is_open(client: Client) -> None:
+    """Its public ones of both families and v4-mapped ones too; each of them answers the host itself."""
+    public6 = f"2001:470:{NUMBER}::1"
+    ip("-6", "addr", "add", f"{public6}/128", "dev", TAG, "nodad")
+    try:
+        with client.sandbox(template="base") as sb, serving_on_the_host() as port:
+            for address in (HOST, HOST_PUBLIC, f"::ffff:{HOST_PUBLIC}", public6):
+                assert connects(address, port), address
+                assert ask(sb, address, port) in CLOSED_WAYS, address
+            for address in ("127.0.0.1", "::ffff:127.0.0.1", "::1", "0.0.0.0"):  # are its own
+                assert ask(sb, address, port) == "Connection refused", address
+            assert wait_for(lambda: refused(sb, HOST_PUBLIC, port), 10)["reason"] == "host"
+    finally:
+        ip("-6", "addr", "del", f"{public6}/128", "dev", TAG)
+
+
+def test_forms_of_addresses_are_judged_by_where_they_lead(client: Client) -> None:
+    with client.sandbox(template="base") as sb:
+        assert ask(sb, f"::ffff:{ALLOWED}") == "hello"
+        for address in (f"::ffff:{CLOSED}", f"64:ff9b::{CLOSED}", f"2002:0a{NUMBER:02x}:0201::1", "::ffff:169.254.169.254", "fd00:ec2::254",
+                        "169.254.170.2", "fe80::1%eth0", "192.168.0.1", "172.16.0.1", "198.18.255.1"):
+            assert ask(sb, address) in (*CLOSED_WAYS, "Invalid argument", "No such device"), address
+        with client.sandbox(template="base", network={"deny": [{"cidr": ALLOWED}]}) as other:
+            assert ask(other, f"::ffff:{ALLOWED}") == "Connection refused"
+
+
+ASK_NAME = """
+import socket, struct, sys
+kind, address = sys.argv[1:]
+query = b"\\x12\\x34\\1\\0\\0\\1\\0\\0\\0\\0\\0\\0\\1a\\4open\\4test\\0\\0\\1\\0\\1"
+try:
+    s = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM)
+    s.settimeout(5)
+    s.connect((address, 53))
+    s.sendall(query if kind == "udp" else struct.pack(">H", len(query)) + query)
+    print("answered" if s.recv(600) else "closed")
+except OSError as e:
+    print(e.strerror or e)
+"""
+
+
+def test_names_are_asked_of_the_forwarder_alone(client: Client) -> None:
+    """By UDP and TCP; a server that the operator's ranges open answers everybody else."""
+    def asked(sb: Any, kind: str, address: str) -> str:
+        return str(sb.post("/exec", {"cmd": ["python3", "-c", ASK_NAME, kind, address]})["stdout"]).strip()
+
+    assert subprocess.run(["python3", "-c", ASK_NAME, "udp", ALLOWED], capture_output=True, text=True).stdout == "answered\n"
+    with client.sandbox(template="base") as sb:
+        own = str(sb.post("/exec", {"cmd": "grep -m 1 nameserver /etc/resolv.conf"})["stdout"]).split()[1]
+        assert asked(sb, "udp", own) == asked(sb, "tcp", own) == "answered"
+        for address in (ALLOWED, f"::ffff:{ALLOWED}", "198.41.0.4", "2001:503:ba3e::2:30"):
+            for kind in ("udp", "tcp"):
+                assert asked(sb, kind, address) not in ("answered", ""), (kind, address)
+        assert ask(sb, ALLOWED, 853) == "Connection refused"
+        for port in (53, 853):
+            assert wait_for(lambda port=port: refused(sb, ALLOWED, port), 10)["reason"] == "dns"
 
 
 def test_none_has_no_way_out(client: Client) -> None:

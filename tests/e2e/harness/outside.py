@@ -123,14 +123,14 @@ def serve_files(folder: Path, port: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def serving_on_the_host() -> Iterator[int]:
-    """A port that greets who connects, at all of the host's addresses."""
+    """A port that greets who connects, at all of the host's addresses of both families."""
     def greet() -> None:
         with contextlib.suppress(OSError):  # of its end
             while True:
                 with server.accept()[0] as connection:
                     connection.sendall(b"hello")
 
-    server = socket.create_server(("", 0))
+    server = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
     thread = threading.Thread(target=greet)
     thread.start()
     try:
