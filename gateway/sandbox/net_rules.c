@@ -223,10 +223,6 @@ static void add_forward(const kg_nets_t *nets, const net_opened_t *opened, net_s
     ADD("add rule inet sandal_%04x forward iifname vmap @slots\n", t);
     ADD("add rule inet sandal_%04x forward iifname \"" NET_ALL_PREFIX "%04x-*\" goto plain\n", t,
         t);
-    ADD("add rule inet sandal_%04x forward oifname \"" NET_ALL_PREFIX "%04x-*\" ct state "
-        "established,related accept\n",
-        t, t);
-    ADD("add rule inet sandal_%04x forward oifname \"" NET_ALL_PREFIX "%04x-*\" drop\n", t, t);
     /* What forwards for us alone is no router for its neighbours. */
     for (unsigned i = 0; i < opened->v4_count; i++) {
         ADD("add rule inet sandal_%04x forward meta nfproto ipv4 iifname \"%s\" oifname != "
@@ -238,6 +234,19 @@ static void add_forward(const kg_nets_t *nets, const net_opened_t *opened, net_s
             "\"" NET_ALL_PREFIX "*\" drop\n",
             t, opened->v6[i]);
     }
+}
+
+/* Nobody begins a connection to a sandbox. After the forward chains of all keepers here: where a
+ * sandbox of another keeper tries, that one refuses it, and tells it in its log. */
+static void add_guard(const kg_nets_t *nets, net_script_t *script)
+{
+    uint32_t t = nets->keeper_tag;
+    ADD("add chain inet sandal_%04x guard { type filter hook forward priority -9; }\n"
+        "flush chain inet sandal_%04x guard\n",
+        t, t);
+    ADD("add rule inet sandal_%04x guard oifname \"" NET_ALL_PREFIX "%04x-*\" ct state != "
+        "{ established, related } drop\n",
+        t, t);
 }
 
 static void add_masquerade(const kg_nets_t *nets, net_script_t *script)
@@ -278,6 +287,7 @@ void net_rules_base(const kg_nets_t *nets, const net_opened_t *opened, net_scrip
     add_prerouting(nets, script);
     add_input(nets, script);
     add_forward(nets, opened, script);
+    add_guard(nets, script);
     add_masquerade(nets, script);
 }
 

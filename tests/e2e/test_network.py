@@ -164,14 +164,42 @@ def test_rules_and_their_change(client: Client) -> None:
         assert ask(sb, ALLOWED) == "hello"
 
 
+def address_of(sb: Any) -> str:
+    found = sb.post("/exec", {"cmd": "hostname -I || ip -4 -o addr show eth0"})["stdout"].split()
+    return str(next(a.partition("/")[0] for a in found if a.startswith(("198.", "100.", "10."))))
+
+
 def test_sandboxes_do_not_see_each_other(client: Client) -> None:
     with client.sandbox(template="base") as one, client.sandbox(template="base") as two:
         two.post("/exec", {"cmd": ["python3", "-c", SERVER], "background": True}, expect=201)
-        address = two.post("/exec", {"cmd": "hostname -I || ip -4 -o addr show eth0"})["stdout"].split()
-        address = [a.partition("/")[0] for a in address if a.startswith(("198.", "100.", "10."))][0]
+        address = address_of(two)
         wait_for(lambda: ask(two, address) == "hello", 20)
         assert ask(one, address) == "Connection refused"
         wait_for(lambda: refused(one, address, 8000), 10)
+
+
+@pytest.mark.parametrize("own", ["root"], indirect=True)
+def test_two_daemons_on_one_machine_keep_apart(client: Client) -> None:
+    """Their sandboxes have other addresses and do not see each other, in whichever order they came; what one does, its end among
+    it, is nothing to the other."""
+    with Daemon(*OPTIONS) as second, client.sandbox(template="base") as here:
+        other = Client(second.url, second.key)
+        there = other.sandbox(template="base")
+        for sb in (here, there):
+            sb.post("/exec", {"cmd": ["python3", "-c", SERVER], "background": True}, expect=201)
+            wait_for(lambda sb=sb: ask(sb, address_of(sb)) == "hello", 20)
+        for sb, to in ((here, there), (there, here)):
+            assert address_of(sb) != address_of(to)
+            assert ask(sb, address_of(to)) == "Connection refused"
+            assert wait_for(lambda sb=sb, to=to: refused(sb, address_of(to), 8000), 10)["reason"] == "not_public"
+            assert ask(sb, ALLOWED) == "hello" and ask(sb, CLOSED) == "Connection refused"
+        second.kill()
+        assert ask(here, ALLOWED) == "hello"
+        second.start()
+        there.client = Client(second.url, second.key)
+        assert ask(there, ALLOWED) == "hello" and ask(there, address_of(here)) == "Connection refused"
+        second.stop()
+        assert ask(here, ALLOWED) == "hello" and ask(here, CLOSED) == "Connection refused"
 
 
 def test_a_dead_forwarder_is_replaced(client: Client, own: Daemon) -> None:
