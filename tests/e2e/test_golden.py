@@ -17,7 +17,7 @@ def modules(sandbox: Sandbox) -> set[str]:
 
 
 @pytest.mark.parametrize("case", [*cases("python", pytest.mark.smoke), *cases("python-more")])
-def test_case(sandbox: Sandbox, modules: set[str], case: dict) -> None:
+def test_kq_05_case(sandbox: Sandbox, modules: set[str], case: dict) -> None:
     missing = set(case.get("needs", [])) - modules
     if missing:
         pytest.skip(f"this template has no {', '.join(sorted(missing))}")

@@ -46,7 +46,7 @@ def test_execute_is_a_run_like_any_other(sandbox: Sandbox, v1: bool) -> None:
     assert newest["execution_count"] == reply["content"]["execution_count"]
 
 
-def test_subprotocol_is_chosen_when_offered_and_never_else(sandbox: Sandbox, client: Client) -> None:  # SV-21
+def test_sv_21_subprotocol_is_chosen_when_offered_and_never_else(sandbox: Sandbox, client: Client) -> None:  # SV-21
     url = f"{client.url.replace('http', 'ws', 1)}/api/kernels/{kernel_of(sandbox)}/channels"
     for offered, want in (([V1], V1), (["other", V1], V1), (None, None)):
         with connect(url, additional_headers=client.headers(), subprotocols=offered) as ws:
@@ -56,7 +56,7 @@ def test_subprotocol_is_chosen_when_offered_and_never_else(sandbox: Sandbox, cli
     assert refused.value.response.status_code == 400 and b'"message"' in refused.value.response.body
 
 
-def test_both_protocols_see_one_sequence(sandbox: Sandbox) -> None:  # WS-06
+def test_ws_06_07_both_protocols_see_one_sequence(sandbox: Sandbox) -> None:  # WS-06
     with channels(sandbox) as a, channels(sandbox, v1=False) as b, channels(sandbox, v1=False) as c:
         a.execute("for i in range(50): print(i, flush=True)\n'the end'")
         for other in (b, c):
@@ -89,7 +89,7 @@ def test_long_messages_are_one_for_all_clients(sandbox: Sandbox) -> None:
         assert [len(m[1]["data"]["text/plain"]) for m in seen(a) if m[0]["msg_type"] == "display_data"] == [3_000_000]
 
 
-def test_junk_closes_its_own_socket_alone(sandbox: Sandbox) -> None:  # WS-01, WS-04
+def test_ws_01_04_junk_closes_its_own_socket_alone(sandbox: Sandbox) -> None:  # WS-01, WS-04
     good = v1_encode("shell", [b'{"msg_id":"1","msg_type":"kernel_info_request"}', b"{}", b"{}", b"{}"])
     v1_junk = [(b"", 1007), (b"\x06" * 64, 1007), (good[:-1], 1007), (good.replace(b"shell", b"chell"), 1007),
                (v1_encode("shell", [b"[]", b"{}", b"{}", b"{}"]), 1007), (v1_encode("shell", [b"", b"", b"", b""]), 1007),
@@ -108,6 +108,17 @@ def test_junk_closes_its_own_socket_alone(sandbox: Sandbox) -> None:  # WS-01, W
         assert other.execute("2")[0]["content"]["status"] == "ok"
 
 
+def test_sv_24_states_that_clients_do_not_know_are_left_out(sandbox: Sandbox) -> None:
+    """JupyterLab throws at them. `check` looks at each message that any of these tests receives."""
+    send = "kernel = get_ipython().kernel\nkernel.session.send(kernel.iopub_socket, 'status', {}, parent=kernel.get_parent());"
+    with channels(sandbox) as ws, channels(sandbox, v1=False) as other:
+        for content in ({"execution_state": "autorestarting"}, {"execution_state": 5}, {}):
+            reply, published = ws.execute(send.format(content))
+            assert reply["content"]["status"] == "ok" and types(published) == ["busy", "execute_input", "idle"]
+        last = ws.seen[-1]["parent_header"]["msg_id"]
+        other.until(lambda m: m["content"].get("execution_state") == "idle" and m["parent_header"].get("msg_id") == last)
+
+
 # ---- who may ----
 
 def test_refused_before_it_opens(sandbox: Sandbox, client: Client) -> None:
@@ -122,7 +133,7 @@ def test_refused_before_it_opens(sandbox: Sandbox, client: Client) -> None:
         assert "message" in json.loads(refused.value.response.body)
 
 
-def test_token_in_query(sandbox: Sandbox, client: Client) -> None:  # SV-17
+def test_sv_17_token_in_query(sandbox: Sandbox, client: Client) -> None:  # SV-17
     with channels(sandbox, headers={}, query=f"session_id=x&token={client.key}") as ws:
         assert ws.ask("kernel_info_request")[0]["content"]["status"] == "ok"
 
@@ -182,7 +193,7 @@ SURVIVED = [("complete_request", {}), ("inspect_request", {}), ("history_request
             ("comm_info_request", {}), ("execute_request", {"code": "'\ud800'"}), ("execute_request", {"code": "x = 1"})]
 
 
-def test_crash_matrix_leaves_the_kernel_with_its_state(sandbox: Sandbox) -> None:  # KQ-02, KQ-04
+def test_kq_02_04_crash_matrix_leaves_the_kernel_with_its_state(sandbox: Sandbox) -> None:  # KQ-02, KQ-04
     with channels(sandbox) as ws:
         ws.execute("state = 'kept'")
         for msg_type, content in REFUSED:
@@ -203,7 +214,7 @@ def test_crash_matrix_leaves_the_kernel_with_its_state(sandbox: Sandbox) -> None
 
 
 @pytest.mark.parametrize("template,put,get", [("code-interpreter-node", "kept = 41", "kept + 1"), ("code-interpreter-r", "kept <- 41", "kept + 1")])
-def test_crash_matrix_in_other_languages(client: Client, template: str, put: str, get: str) -> None:
+def test_kq_02_04_sv_22_23_crash_matrix_in_other_languages(client: Client, template: str, put: str, get: str) -> None:
     """Most rows end such a kernel, or are never answered, when they reach it."""
     with client.sandbox(template=template) as sandbox, channels(sandbox) as ws, channels(sandbox, v1=False) as other:
         assert ws.ask("kernel_info_request")[0]["content"]["status"] == "ok"  # SV-22
@@ -218,7 +229,7 @@ def test_crash_matrix_in_other_languages(client: Client, template: str, put: str
         assert len({m["header"]["session"] for m in ws.seen + other.seen}) == 1
 
 
-def test_an_idle_that_the_kernel_owes_is_given(client: Client) -> None:
+def test_zq_03_an_idle_that_the_kernel_owes_is_given(client: Client) -> None:
     """IJavascript's inspection fails behind its reply, and says no more."""
     if "code-interpreter-node" not in [t["name"] for t in client.get("/v1/templates")["items"]]:
         pytest.skip("the node template is not built here")
@@ -241,7 +252,7 @@ def test_silent_and_user_expressions(sandbox: Sandbox) -> None:
     assert sandbox.run("1")["execution_count"] == count + 2
 
 
-def test_comm_with_buffers_both_ways(sandbox: Sandbox) -> None:
+def test_ga_16_ws_02_comm_with_buffers_both_ways(sandbox: Sandbox) -> None:
     code = """
 def opened(comm, message):
     @comm.on_msg
@@ -293,7 +304,7 @@ def test_notebook_queues_behind_the_agent(fresh: Sandbox) -> None:
         agent.join()
 
 
-def test_session_is_one_for_each_incarnation(fresh: Sandbox) -> None:  # SV-23
+def test_sv_23_session_is_one_for_each_incarnation(fresh: Sandbox) -> None:  # SV-23
     def sessions(messages: list[Message]) -> set[str]:
         return {m["header"]["session"] for m in messages}
     with channels(fresh) as a, channels(fresh, v1=False) as b:
@@ -352,7 +363,7 @@ def test_interrupt_on_control(sandbox: Sandbox) -> None:
         assert ws.answer(msg_id)[0]["content"]["ename"] == "KeyboardInterrupt"
 
 
-def test_late_output_keeps_its_parent(sandbox: Sandbox) -> None:  # ZQ-04
+def test_zq_04_late_output_keeps_its_parent(sandbox: Sandbox) -> None:  # ZQ-04
     with channels(sandbox) as ws:
         msg_id = ws.send("execute_request", {"code": "import threading\nt = threading.Timer(0.5, lambda: print('late'))\nt.start()"})
         ws.answer(msg_id)
@@ -381,7 +392,7 @@ def late_comes_while_a_run_goes(fresh: Sandbox, ws: Channels, daemon: Daemon) ->
     wait_for(lambda: daemon.log().count("kernel.late_dropped") > was)
 
 
-def test_late_output_of_a_run_long_ago_lands_in_no_other(fresh: Sandbox, daemon: Daemon) -> None:  # ZQ-04
+def test_zq_04_late_output_of_a_run_long_ago_lands_in_no_other(fresh: Sandbox, daemon: Daemon) -> None:  # ZQ-04
     with channels(fresh) as ws:
         asked = ws.send("execute_request", {"code": LATE + "done = threading.Event()\nthreading.Thread(target=late, daemon=True).start()"})
         ws.answer(asked)
@@ -390,7 +401,7 @@ def test_late_output_of_a_run_long_ago_lands_in_no_other(fresh: Sandbox, daemon:
         late_comes_while_a_run_goes(fresh, ws, daemon)
 
 
-def test_late_output_of_a_message_long_ago_lands_in_no_run(fresh: Sandbox, daemon: Daemon) -> None:  # ZQ-04
+def test_zq_04_late_output_of_a_message_long_ago_lands_in_no_run(fresh: Sandbox, daemon: Daemon) -> None:  # ZQ-04
     """More messages came since than the gateway knows the headers of."""
     with channels(fresh) as ws:
         ws.execute(LATE + "done = threading.Event()\ndef target(comm, _): threading.Thread(target=late, daemon=True).start()\n"
@@ -499,7 +510,7 @@ def test_output_that_is_read_is_not_cut(fresh: Sandbox, v1: bool) -> None:
             assert len(texts(published)) == want
 
 
-def test_large_output_fits_a_server(sandbox: Sandbox) -> None:  # GA-15
+def test_ga_15_large_output_fits_a_server(sandbox: Sandbox) -> None:  # GA-15
     with channels(sandbox, v1=False) as server, channels(sandbox) as other:
         code = "print('\u20ac' * 4_000_000)\nfrom IPython.display import HTML\nHTML('x' * 9_000_000)"
         for ws, most in ((server, 8 << 20), (other, 13 << 20)):
@@ -521,7 +532,7 @@ def test_a_client_that_does_not_read_is_cut() -> None:
             assert ws.closed() == 1013
 
 
-def test_death_of_the_kernel_is_told(fresh: Sandbox) -> None:
+def test_zq_03_death_of_the_kernel_is_told(fresh: Sandbox) -> None:
     with channels(fresh) as ws:
         reply, published = ws.execute("import os; os._exit(3)")
         assert reply["content"]["status"] == "error" and reply["content"]["ename"] == "exited"
@@ -531,7 +542,7 @@ def test_death_of_the_kernel_is_told(fresh: Sandbox) -> None:
         assert ws.execute("1")[0]["content"]["status"] == "ok"
 
 
-def test_close_code_of_a_deleted_kernel(client: Client) -> None:  # SV-25
+def test_sv_25_close_code_of_a_deleted_kernel(client: Client) -> None:  # SV-25
     with client.sandbox(template=TEMPLATE) as sandbox:
         context = sandbox.context()["id"]
         with Channels(client, context) as ws:
@@ -542,7 +553,7 @@ def test_close_code_of_a_deleted_kernel(client: Client) -> None:  # SV-25
 
 
 @pytest.mark.parametrize("v1", [True, False], ids=["v1", "legacy"])
-def test_close_code_of_a_gateway_that_stops(v1: bool) -> None:  # SV-25: JupyterLab comes back after 1012, not after 1001
+def test_sv_25_close_code_of_a_gateway_that_stops(v1: bool) -> None:  # SV-25: JupyterLab comes back after 1012, not after 1001
     with Daemon() as d:
         with channels(Client(d.url, d.key).sandbox(template=TEMPLATE), v1=v1) as ws:
             ws.execute("1")
@@ -590,7 +601,7 @@ def test_a_client_that_comes_back_gets_what_it_missed(sandbox: Sandbox, v1: bool
         ws.ws.close()
 
 
-def test_a_client_that_stops_reading_costs_nobody_and_reads_on_later() -> None:  # ZQ-05
+def test_zq_05_a_client_that_stops_reading_costs_nobody_and_reads_on_later() -> None:  # ZQ-05
     lines, me = 100_000, uuid.uuid4().hex
     with Daemon("--jupyter-unread-bytes", "16MiB") as d:
         sandbox = Client(d.url, d.key).sandbox(template=TEMPLATE)

@@ -73,7 +73,7 @@ def shown(published: list[Message]) -> str:
     return json.dumps([m["content"] for m in published])
 
 
-def test_ga_01_03_kernelspecs_and_logos(server: LocalServer, gateway: Daemon, agents: Sandbox) -> None:
+def test_ga_01_to_03_kernelspecs_and_logos(server: LocalServer, gateway: Daemon, agents: Sandbox) -> None:
     server.get("/api/kernelspecs")  # the server takes the gateway's default over while it answers
     answer = server.get("/api/kernelspecs")
     specs = answer["kernelspecs"]
@@ -144,7 +144,7 @@ def test_a_browser_that_offers_v1(server: LocalServer, notebook: Channels) -> No
     assert notebook.execute("2")[0]["content"]["status"] == "ok"
 
 
-def test_attach_by_kernelspec(server: LocalServer, agents: Sandbox) -> None:
+def test_ga_17_attach_by_kernelspec(server: LocalServer, agents: Sandbox) -> None:
     agents.run("seen = 'by both'")
     session = server.session({"name": f"ctx-{kernel_of(agents)}"})
     assert session["kernel"]["id"] == kernel_of(agents)
@@ -156,7 +156,7 @@ def test_attach_by_kernelspec(server: LocalServer, agents: Sandbox) -> None:
     assert agents.run("seen")["text"] == "'by both'"  # GA-17
 
 
-def test_attach_by_id(server: LocalServer, agents: Sandbox, gateway: Daemon) -> None:
+def test_ga_17_attach_by_id(server: LocalServer, agents: Sandbox, gateway: Daemon) -> None:
     if server.which == "debian":
         pytest.skip("jupyter-server 1.23 starts a new kernel where a session asks for a live one")
     agents.run("seen = 'by id'")
@@ -169,7 +169,7 @@ def test_attach_by_id(server: LocalServer, agents: Sandbox, gateway: Daemon) -> 
     assert agents.run("seen")["text"] == "'by id'" and Jupyter(gateway.url, gateway.key).kernel_ids() == before
 
 
-def test_large_output_and_binary_comms_leave_the_connection(notebook: Channels) -> None:
+def test_ga_15_16_large_output_and_binary_comms_leave_the_connection(notebook: Channels) -> None:
     """GA-15, GA-16: either would end the server's reading."""
     _, published = notebook.execute("print('x' * 12_000_000)\nfrom IPython.display import HTML\nHTML('y' * 12_000_000)")
     assert len(texts(published)) == 12_000_001 and "is not shown" in shown([m for m in published if m["header"]["msg_type"] == "execute_result"])
@@ -178,7 +178,7 @@ def test_large_output_and_binary_comms_leave_the_connection(notebook: Channels) 
 
 
 @pytest.mark.parametrize("which", SERVERS)
-def test_the_servers_end(which: str, gateway: Daemon, remote: Client, agents: Sandbox) -> None:
+def test_ga_07_17_the_servers_end(which: str, gateway: Daemon, remote: Client, agents: Sandbox) -> None:
     """GA-07, GA-17: it deletes every kernel it knows. What it had started ends, what it was attached to goes on."""
     agents.run("kept = 'yes'")
     with LocalServer(which, gateway.url, gateway.key) as server:

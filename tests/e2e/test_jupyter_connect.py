@@ -457,7 +457,7 @@ UNSIGNED = [[b""], [b"x"], [b"<IDS|MSG>"], [b"<IDS|MSG>", b"", b"{}", b"{}"], [b
 
 @pytest.mark.parametrize("template,put,get", [
     (TEMPLATE, "kept = 41", "kept + 1"), ("code-interpreter-node", "kept = 41", "kept + 1"), ("code-interpreter-r", "kept <- 41", "kept + 1")])
-def test_cf_03_crash_matrix_over_zeromq(client: Client, template: str, put: str, get: str) -> None:  # KQ-02 to KQ-04
+def test_cf_03_kq_02_to_04_crash_matrix_over_zeromq(client: Client, template: str, put: str, get: str) -> None:  # KQ-02 to KQ-04
     with client.sandbox(template=template) as sandbox:
         file = connect(sandbox)["file"]
         with Peer(file) as peer:
@@ -538,7 +538,7 @@ NOISE = f"for i in range({LINES}): print('x' * 20_000, flush=True)"  # 60 MB
 
 
 @pytest.mark.parametrize("bound,whole", [("128MiB", True), ("1MiB", False)])
-def test_cf_03_a_client_that_does_not_read(bound: str, whole: bool) -> None:  # ZQ-05
+def test_cf_03_zq_05_a_client_that_does_not_read(bound: str, whole: bool) -> None:  # ZQ-05
     """Below the bound nothing is lost; beyond it the loss is told, the idle comes, and memory stays."""
     with Daemon("--jupyter-unread-bytes", bound) as d:
         client = Client(d.url, d.key)

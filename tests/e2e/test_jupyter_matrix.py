@@ -20,7 +20,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("template", KERNELS)
-def test_crash_matrix_of_bytes(client: Client, template: str) -> None:  # 3.6, KQ-01, KQ-02
+def test_kq_01_02_crash_matrix_of_bytes(client: Client, template: str) -> None:  # 3.6, KQ-01, KQ-02
     if template not in [t["name"] for t in client.get("/v1/templates")["items"]]:
         pytest.skip(f"{template} is not built here")
     count, show, comment, asks = KERNELS[template]

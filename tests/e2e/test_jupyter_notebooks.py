@@ -54,7 +54,7 @@ def done(daemon: Daemon) -> dict[str, Any]:
     return dict(json.loads(ended.stdout))
 
 
-def test_nbclient_runs_a_notebook(done: dict[str, Any]) -> None:
+def test_ga_19_nbclient_runs_a_notebook(done: dict[str, Any]) -> None:
     job = done["nbclient"]
     assert job["error"] is None, job["error"]
     cells = job["cells"]
@@ -65,7 +65,7 @@ def test_nbclient_runs_a_notebook(done: dict[str, Any]) -> None:
     assert cells[4][0]["data"]["text/plain"] == "1"
 
 
-def test_papermill_runs_a_notebook_with_parameters(done: dict[str, Any]) -> None:
+def test_ga_19_papermill_runs_a_notebook_with_parameters(done: dict[str, Any]) -> None:
     job = done["papermill"]
     assert job["error"] is None, job["error"]
     assert job["cells"][2][-1]["data"]["text/plain"] == "42"  # behind the cell that it puts in

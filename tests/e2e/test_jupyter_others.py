@@ -35,7 +35,7 @@ def test_jupyter_kernel_client(daemon: Daemon, sandbox: Sandbox) -> None:
     assert sandbox.run("kept")["text"] == "'alive'"
 
 
-def test_what_vs_code_does(daemon: Daemon, client: Client, sandbox: Sandbox) -> None:
+def test_sv_26_27_what_vs_code_does(daemon: Daemon, client: Client, sandbox: Sandbox) -> None:
     """SV-26, SV-27; vscode-jupyter#730, #13332, #14191, #14215: it connects without /api/contents."""
     with httpx.Client(base_url=daemon.url, timeout=60) as nobody:  # without key, redirects not followed
         assert nobody.get("/hub/api").status_code == 404

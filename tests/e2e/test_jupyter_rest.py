@@ -18,7 +18,7 @@ import httpx
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import TEMPLATE, Daemon, wait_for
-from harness.jupyter import Jupyter, check_error, check_model
+from harness.jupyter import Channels, Jupyter, check_error, check_model
 
 NOWHERE = "11111111-1111-4111-8111-111111111111"
 SECRET = "a-secret-of-the-client"
@@ -115,6 +115,22 @@ def test_ga_13_sv_20_keyless_serves_the_empty_credential() -> None:
         Jupyter(d.url, "").call("POST", "/api/kernels", 415, content=b"{}", headers={"Content-Type": "text/plain"})
 
 
+def test_ga_14_the_base_path_is_lower_case(daemon: Daemon, jupyter: Jupyter, sandbox: Sandbox) -> None:
+    """A gateway's client makes the WebSocket's URL of the other like this; VS Code takes a path with /user/ for JupyterHub."""
+    assert daemon.url == daemon.url.lower() and daemon.url.count("http") == 1
+    client = Client(daemon.url.lower(), daemon.key)  # Channels puts ws in the place of http
+    with Channels(client, context_of(sandbox), v1=False) as ws:
+        assert ws.ask("kernel_info_request")[0]["content"]["status"] == "ok"
+    for url in (jupyter.call("POST", "/api/kernels", 201, json={"name": f"ctx-{context_of(sandbox)}"}).headers["location"], *logos(jupyter)):
+        assert url == url.lower() and "http" not in url and "/user/" not in url
+    for path in ("/user/ann/api", "/user/ann/tree", "/API/kernels"):
+        assert jupyter.http.get(path).status_code == 404
+
+
+def logos(jupyter: Jupyter) -> list[str]:
+    return [url for spec in jupyter.get("/api/kernelspecs")["kernelspecs"].values() for url in spec["resources"].values()]
+
+
 NEGATIVE = [
     # method, path, body, status, what the message says
     ("GET", f"/api/kernels/{NOWHERE}", None, 404, f"Kernel does not exist: {NOWHERE}"),
@@ -166,7 +182,7 @@ NEGATIVE = [
 
 
 @pytest.mark.parametrize("method, path, body, status, says", NEGATIVE, ids=lambda v: str(v)[:60])
-def test_negative_table(jupyter: Jupyter, method: str, path: str, body: bytes | None, status: int, says: str) -> None:
+def test_ga_12_sv_06_to_08_negative_table(jupyter: Jupyter, method: str, path: str, body: bytes | None, status: int, says: str) -> None:
     before = jupyter.kernel_ids()
     headers = {"Content-Type": "application/json"} if body is not None else {}
     answer = jupyter.call(method, path, status, content=body, headers=headers)
@@ -241,6 +257,7 @@ def test_ga_02_sv_11_one_kernelspec(jupyter: Jupyter, name: str) -> None:
     spec = jupyter.get(f"/api/kernelspecs/{name}")
     check_spec(spec)
     assert spec["spec"]["language"] == "python"
+    assert "kernelspecs" in jupyter.get(f"/api/kernelspecs?user=ann/{name}")  # how a client with a user's name spells the same
 
 
 @pytest.mark.parametrize("name,template", [
@@ -274,7 +291,7 @@ def test_ga_03_logos() -> None:
 
 
 @pytest.mark.smoke
-def test_live_contexts_are_kernelspecs(jupyter: Jupyter, client: Client) -> None:
+def test_ga_17_live_contexts_are_kernelspecs(jupyter: Jupyter, client: Client) -> None:
     with client.sandbox(template=TEMPLATE, name=f"agent-{uuid.uuid4().hex[:8]}") as sb:
         context, name = context_of(sb), sb.get()["name"]
         spec = jupyter.get("/api/kernelspecs")["kernelspecs"][f"ctx-{context}"]
@@ -291,8 +308,7 @@ def test_live_contexts_are_kernelspecs(jupyter: Jupyter, client: Client) -> None
 
 
 @pytest.mark.smoke
-def test_kernels_life(jupyter: Jupyter, client: Client) -> None:
-    """GA-04 to GA-09, SV-04 to SV-09"""
+def test_ga_04_to_09_sv_04_to_09_kernels_life(jupyter: Jupyter, client: Client) -> None:
     answer = jupyter.call("POST", "/api/kernels", 201, json={"name": TEMPLATE, "env": {}})
     model = answer.json()
     check_model(model)
@@ -303,7 +319,10 @@ def test_kernels_life(jupyter: Jupyter, client: Client) -> None:
     assert record["default_context"] == kernel_id and record["metadata"]["jupyter.kernelspec"] == TEMPLATE
     assert f"ctx-{kernel_id}" not in jupyter.get("/api/kernelspecs")["kernelspecs"]
     check_model(jupyter.get(f"/api/kernels/{kernel_id}"))
-    assert kernel_id in jupyter.kernel_ids()
+    listed = jupyter.get("/api/kernels")
+    assert kernel_id in [one["id"] for one in listed]
+    for one in listed:
+        check_model(one)
     assert jupyter.call("POST", f"/api/kernels/{kernel_id}/interrupt", 204, content=b"{}").content == b""
     sb = Sandbox(client, record)
     sb.run("x = 1")
@@ -318,7 +337,7 @@ def test_kernels_life(jupyter: Jupyter, client: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"name":null,"env":{}}', b'{"path":"a/b.ipynb"}'])
-def test_no_name_is_the_default_kernel(jupyter: Jupyter, body: bytes) -> None:
+def test_ga_04_sv_05_no_name_is_the_default_kernel(jupyter: Jupyter, body: bytes) -> None:
     headers = {"Content-Type": "application/json"}
     model = jupyter.call("POST", "/api/kernels", 201, content=body, headers=headers).json()
     assert model["name"] == jupyter.get("/api/kernelspecs")["default"]
@@ -476,8 +495,7 @@ def test_sv_27_contexts_are_sessions(jupyter: Jupyter, sandbox: Sandbox) -> None
     assert context in jupyter.kernel_ids()
 
 
-def test_sessions_life(jupyter: Jupyter) -> None:
-    """SV-12 to SV-16"""
+def test_sv_12_to_16_sessions_life(jupyter: Jupyter) -> None:
     body = {"path": "dir/ä n.ipynb", "type": "notebook", "name": None, "kernel": {"name": TEMPLATE, "id": None}}
     answer = jupyter.call("POST", "/api/sessions", 201, json=body)
     session = answer.json()
@@ -551,7 +569,7 @@ def test_starts_at_the_limit_leave_no_kernel() -> None:
         wait_for(lambda: len(client.get("/v1/sandboxes")["items"]) == 1)
 
 
-def test_ga_18_ids_and_sessions_outlive_the_gateway() -> None:
+def test_ga_18_sv_20_ids_and_sessions_outlive_the_gateway() -> None:
     with Daemon() as d:
         jupyter = Jupyter(d.url, d.key)
         chosen = str(uuid.uuid4())

@@ -88,7 +88,7 @@ class Session:
 
 
 @pytest.mark.parametrize("transcript", [GATEWAY_CLIENT, SERVICES], ids=["gateway-client", "jupyterlab-services"])
-def test_transcript(transcript: list[tuple[str, str, Any, int, str]], daemon: Daemon) -> None:
+def test_ga_10_sv_17_transcript(transcript: list[tuple[str, str, Any, int, str]], daemon: Daemon) -> None:
     session = Session(daemon)
     for method, target, body, status, what in transcript:
         for name, value in session.names.items():

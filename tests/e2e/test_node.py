@@ -16,7 +16,7 @@ own = own_sandbox("code-interpreter-node")
 
 
 @pytest.mark.parametrize("case", cases("node"))
-def test_case(node: Sandbox, case: dict) -> None:
+def test_kq_05_case(node: Sandbox, case: dict) -> None:
     check_case(node, case)
 
 

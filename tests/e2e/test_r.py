@@ -14,7 +14,7 @@ own = own_sandbox("code-interpreter-r")
 
 
 @pytest.mark.parametrize("case", cases("r"))
-def test_case(r: Sandbox, case: dict) -> None:
+def test_kq_05_case(r: Sandbox, case: dict) -> None:
     check_case(r, case)
 
 

@@ -8,7 +8,7 @@ import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import ISOLATION
 from test_r import (  # noqa: F401  # they take r and own from here
-    test_case,
+    test_kq_05_case,
     test_complete_and_inspect,
     test_env_and_cwd_of_one_run,
     test_interrupt_keeps_state_and_output,

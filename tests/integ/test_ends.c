@@ -103,7 +103,7 @@ static void execute_doubledReply_secondDropped(void **state)
     assert_usable(rig);
 }
 
-static void execute_replyLongBeforeIdle_done(void **state)
+static void zq_02_replyLongBeforeIdle_done(void **state)
 {
     rig_t *rig = *state;
     rig_run(rig, "reply_first 300");
@@ -242,7 +242,7 @@ int main(void)
         HASTY(execute_missingIdle_noIdleAfterSilence),
         HASTY(execute_missingReply_noReplyAfterIdle),
         CASE(execute_doubledReply_secondDropped),
-        CASE(execute_replyLongBeforeIdle_done),
+        CASE(zq_02_replyLongBeforeIdle_done),
         HASTY(execute_replyAfterItsDeadline_notDelivered),
         CASE(execute_errorOnIopubButReplyOk_bothSeen),
         CASE(execute_lateOutput_toTheRequestUntilReleased),

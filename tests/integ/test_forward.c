@@ -98,7 +98,7 @@ static void forward_onControl_done(void **state)
 }
 
 /* KQ-03 */
-static void forward_idleWithoutReply_noReply(void **state)
+static void kq_03_idleWithoutReply_noReply(void **state)
 {
     rig_t *rig = *state;
     sent_t sent = {0};
@@ -110,7 +110,7 @@ static void forward_idleWithoutReply_noReply(void **state)
 }
 
 /* KQ-04 */
-static void forward_unheard_silent(void **state)
+static void kq_04_unheard_silent(void **state)
 {
     rig_t *rig = *state;
     sent_t sent = {0};
@@ -125,7 +125,7 @@ static void forward_unheard_silent(void **state)
 }
 
 /* As IJavascript does where an inspection fails. */
-static void forward_replyWithoutIdle_noIdle(void **state)
+static void zq_03_replyWithoutIdle_noIdle(void **state)
 {
     rig_t *rig = *state;
     sent_t sent = {0};
@@ -283,9 +283,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(forward_answered_done, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_onControl_done, setup, teardown),
-        cmocka_unit_test_setup_teardown(forward_idleWithoutReply_noReply, setup, teardown),
-        cmocka_unit_test_setup_teardown(forward_unheard_silent, setup, teardown),
-        cmocka_unit_test_setup_teardown(forward_replyWithoutIdle_noIdle, setup, teardown),
+        cmocka_unit_test_setup_teardown(kq_03_idleWithoutReply_noReply, setup, teardown),
+        cmocka_unit_test_setup_teardown(kq_04_unheard_silent, setup, teardown),
+        cmocka_unit_test_setup_teardown(zq_03_replyWithoutIdle_noIdle, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_replyAlone_done, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_behindAMissingIdle_done, setup, teardown),
         cmocka_unit_test_setup_teardown(forward_noReplyMeant_doneAtIdle, setup, teardown),

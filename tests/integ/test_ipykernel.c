@@ -252,7 +252,7 @@ static void suspend_whileBusy_noReplyLost(void **state)
 }
 
 /* ZQ-01: output of a cell that is sent the moment the kernel is ready. */
-static void start_printAtOnce_nothingLost(void **state)
+static void zq_01_printAtOnce_nothingLost(void **state)
 {
     (void)state;
     unsigned rounds = getenv("SANDAL_TEST_LONG") ? 200 : 20; /* NOLINT(concurrency-mt-unsafe) */
@@ -284,7 +284,7 @@ int main(void)
         CASE(input_answered),
         CASE(death_osExit_told),
         CASE(suspend_whileBusy_noReplyLost),
-        cmocka_unit_test(start_printAtOnce_nothingLost),
+        cmocka_unit_test(zq_01_printAtOnce_nothingLost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

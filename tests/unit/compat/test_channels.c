@@ -76,7 +76,7 @@ static kg_ws_msg_t iopub(const kg_slice_t *buffers, size_t count)
 }
 
 /* GA-19: the path of a client that cannot send a header is behind the key of its URL. */
-static void key_before_the_path(void **state)
+static void ga_19_key_before_the_path(void **state)
 {
     (void)state;
     static const char query[] = "token=key-alice" PATH "?session_id=a";
@@ -93,7 +93,7 @@ static void key_before_the_path(void **state)
 }
 
 /* SV-21 */
-static void protocol_as_offered(void **state)
+static void sv_21_protocol_as_offered(void **state)
 {
     (void)state;
     static const struct {
@@ -161,7 +161,7 @@ static char *large(const char *before, const char *unit, size_t bytes, const cha
 }
 
 /* GA-15 */
-static void large_output_fits_servers(void **state)
+static void ga_15_large_output_fits_servers(void **state)
 {
     (void)state;
     static const char *const units[] = {"x", "\\n", "\xe2\x82\xac", "\\\\", "\\u001b"};
@@ -291,7 +291,7 @@ static void junk_closes(void **state)
 }
 
 /* SV-25: 1000 is final to Jupyter's clients, after the others they come back. */
-static void close_codes(void **state)
+static void sv_25_close_codes(void **state)
 {
     (void)state;
     kg_ws_msg_t msg = iopub(NULL, 0);
@@ -428,15 +428,15 @@ static void session_that_may_come_back_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(protocol_as_offered, setup, teardown),
+        cmocka_unit_test_setup_teardown(sv_21_protocol_as_offered, setup, teardown),
         cmocka_unit_test_setup_teardown(frames_by_protocol, setup, teardown),
-        cmocka_unit_test_setup_teardown(large_output_fits_servers, setup, teardown),
+        cmocka_unit_test_setup_teardown(ga_15_large_output_fits_servers, setup, teardown),
         cmocka_unit_test_setup_teardown(large_replies_and_errors_fit_servers, setup, teardown),
         cmocka_unit_test_setup_teardown(junk_closes, setup, teardown),
-        cmocka_unit_test_setup_teardown(close_codes, setup, teardown),
+        cmocka_unit_test_setup_teardown(sv_25_close_codes, setup, teardown),
         cmocka_unit_test_setup_teardown(restart_is_for_keys_that_may_use, setup, teardown),
         cmocka_unit_test_setup_teardown(restart_over_rest_is_expected_by_its_key, setup, teardown),
-        cmocka_unit_test_setup_teardown(key_before_the_path, setup, teardown),
+        cmocka_unit_test_setup_teardown(ga_19_key_before_the_path, setup, teardown),
         cmocka_unit_test_setup_teardown(session_replaces_its_older_connection, setup, teardown),
         cmocka_unit_test_setup_teardown(session_that_may_come_back_is_kept, setup, teardown),
     };

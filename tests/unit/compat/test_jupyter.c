@@ -239,7 +239,7 @@ static void what_is_open_needs_no_key(void **state)
 
 /* --- Pure parts ----------------------------------------------------------------------------- */
 
-static void times_have_a_fraction(void **state)
+static void ga_11_times_have_a_fraction(void **state)
 {
     (void)state;
     char text[KG_JUPYTER_TIME_MAX];
@@ -404,7 +404,7 @@ static void answers_have_jupyters_form(void **state)
     }
 }
 
-static void nothing_is_listed_before_all_is_known(void **state)
+static void sv_20_nothing_is_listed_before_all_is_known(void **state)
 {
     world_t *w = *state;
     static const char *const paths[] = {"/api/kernels", "/api/sessions", "/api/kernelspecs",
@@ -525,10 +525,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(ids_lead_to_contexts, setup, teardown),
         cmocka_unit_test_setup_teardown(channels_are_refused_before_they_open, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_open_needs_no_key, setup, teardown),
-        cmocka_unit_test(times_have_a_fraction),
+        cmocka_unit_test(ga_11_times_have_a_fraction),
         cmocka_unit_test(environment_is_taken_by_name),
         cmocka_unit_test_setup_teardown(answers_have_jupyters_form, setup, teardown),
-        cmocka_unit_test_setup_teardown(nothing_is_listed_before_all_is_known, setup, teardown),
+        cmocka_unit_test_setup_teardown(sv_20_nothing_is_listed_before_all_is_known, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(hidden_templates_are_in_no_list, setup, teardown),
         cmocka_unit_test_setup_teardown(kernels_are_started_and_ended_by_operations, setup,
                                         teardown),

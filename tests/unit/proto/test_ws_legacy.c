@@ -51,7 +51,7 @@ static void text_frame_completed(void **state)
 }
 
 /* WS-04 */
-static void wrong_shapes_refused(void **state)
+static void ws_04_wrong_shapes_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -113,7 +113,7 @@ static void vector_is_cut_and_its_object_refused(void **state)
 #define OBJECT "{\"header\":{}}" /* 13 bytes */
 
 /* WS-05 */
-static void offsets_taken_by_the_letter(void **state)
+static void ws_05_offsets_taken_by_the_letter(void **state)
 {
     (void)state;
     kg_ws_msg_t msg;
@@ -165,7 +165,7 @@ static kg_ws_msg_t iopub(const kg_slice_t *buffers, size_t count)
 }
 
 /* GA-19: msg_id and msg_type beside the header too. Nothing of the parts is written anew. */
-static void text_frame_spliced(void **state)
+static void ga_19_text_frame_spliced(void **state)
 {
     (void)state;
     KG_AUTO_BUF kg_buf_t out = {0};
@@ -261,12 +261,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_frame_read),
         cmocka_unit_test(text_frame_completed),
-        cmocka_unit_test(wrong_shapes_refused),
+        cmocka_unit_test(ws_04_wrong_shapes_refused),
         cmocka_unit_test(depth_at_the_cap_and_past),
         cmocka_unit_test(vector_is_cut_and_its_object_refused),
-        cmocka_unit_test(offsets_taken_by_the_letter),
+        cmocka_unit_test(ws_05_offsets_taken_by_the_letter),
         cmocka_unit_test(bad_tables_refused),
-        cmocka_unit_test(text_frame_spliced),
+        cmocka_unit_test(ga_19_text_frame_spliced),
         cmocka_unit_test(around_the_content_is_all_else),
         cmocka_unit_test(binary_frame_made_and_read),
         cmocka_unit_test(encode_bounded),

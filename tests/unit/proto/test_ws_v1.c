@@ -54,7 +54,7 @@ static void v1_vector_both_ways(void **state)
 }
 
 /* WS-01 */
-static void v1_malformed_refused(void **state)
+static void ws_01_malformed_refused(void **state)
 {
     (void)state;
     const kg_slice_t bad[] = {
@@ -98,7 +98,7 @@ static kg_ws_msg_t with_buffers(const kg_slice_t *buffers, size_t count)
 }
 
 /* WS-02, and the cap on their number at it and past it */
-static void v1_empty_buffers_and_their_cap(void **state)
+static void ws_02_empty_buffers_and_their_cap(void **state)
 {
     (void)state;
     static kg_slice_t empty[KG_WS_BUFFERS_MAX + 1];
@@ -136,7 +136,7 @@ static void v1_empty_buffers_and_their_cap(void **state)
 }
 
 /* WS-03: lengths alone, nothing is read. */
-static void v1_frame_cap(void **state)
+static void ws_03_frame_cap(void **state)
 {
     (void)state;
     KG_AUTO_BUF kg_buf_t out = {0};
@@ -156,9 +156,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(v1_vector_both_ways),
-        cmocka_unit_test(v1_malformed_refused),
-        cmocka_unit_test(v1_empty_buffers_and_their_cap),
-        cmocka_unit_test(v1_frame_cap),
+        cmocka_unit_test(ws_01_malformed_refused),
+        cmocka_unit_test(ws_02_empty_buffers_and_their_cap),
+        cmocka_unit_test(ws_03_frame_cap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
