@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import resource
 import socket
 import ssl
 import subprocess
@@ -388,6 +390,25 @@ def test_close_code_at_the_end_of_the_daemon() -> None:
         with pytest.raises(ConnectionClosed) as closed:
             ws.ws.recv(20)
         assert closed.value.rcvd and closed.value.rcvd.code == 1001
+
+
+def test_connections_are_not_bounded_by_the_soft_limit_of_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = 200
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
+    with contextlib.ExitStack() as stack:
+        try:
+            d = stack.enter_context(Daemon())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        limits = Path(f"/proc/{d.gateway_pid()}/limits").read_text()
+        most = "unlimited" if hard == resource.RLIM_INFINITY else hard
+        assert re.search(rf"^Max open files +{most} +{most} ", limits, re.M), limits
+        parts = urlsplit(d.url)
+        for _ in range(few + 50):
+            s = stack.enter_context(socket.create_connection((parts.hostname, parts.port), timeout=10))
+            s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert s.recv(4096).startswith(b"HTTP/1.1 200"), d.log()
 
 
 def test_nothing_is_left_behind() -> None:

@@ -591,7 +591,7 @@ void edge_start(edge_fixture_t *f)
     for (size_t i = 0; i < f->opts.listener_count; i++) {
         f->ports[i] = kg_edge_port(f->edge, i);
     }
-    assert_int_equal(pipe(f->order), 0);
+    assert_int_equal(pipe2(f->order, O_CLOEXEC), 0);
     assert_int_equal(kg_timer_create(f->loop, on_trickle, f, &f->trickle_timer), 0);
     assert_int_equal(kg_fdwatch_create(f->loop, f->order[0], on_order, f, &f->watch), 0);
     assert_int_equal(kg_fdwatch_set(f->watch, true, false), 0);

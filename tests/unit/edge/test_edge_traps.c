@@ -1,8 +1,26 @@
 /* Every trap of libwebsockets 4.1.6 on libuv that was met, each with a test that shows it when it
- * snaps again. */
+ * snaps again. Those that are not here, by their numbers:
+ *  5 room before payloads     test_edge_ws: sizes_around_the_header_forms_are_echoed, under ASan
+ *  6 pieces and flow control  test_edge_ws: fragments_at_every_boundary_are_joined,
+ *                             too_large_is_1009_at_the_sum, paused_socket_reads_nothing_more
+ *  7 permessage-deflate       test_edge_ws: subprotocol_is_the_handlers_choice (none is agreed to),
+ *                             faults_close_with_their_codes (a reserved bit)
+ * 11 one port                 test_edge_ws: upgrade_after_a_request_on_the_same_connection
+ * 12 state of a connection    test_edge_http: five_pipelined_are_answered_in_order; test_edge_ws:
+ *                             bad_handshakes_are_told_why (before the upgrade)
+ * 13 timeouts                 test_edge_http: slow_head_is_408_and_silence_is_closed,
+ *                             slow_body_is_408; test_edge_ws: silent_client_is_pinged_…
+ * 14 descriptors              test_edge_ws: two_thousand_idle_sockets; e2e, test_serve.py:
+ *                             test_connections_are_not_bounded_by_the_soft_limit_of_descriptors
+ * 15 TLS                      the ones here
+ * 16 addresses                test_edge_http: unix_and_inet6_listeners_serve
+ * 18 ZeroMQ                   loop/test_zchan: as_many_sockets_as_kernels_need,
+ *                             close_inside_callback_is_the_last, sends_wait_for_a_peer
+ * and of the loop: loop/test_zchan, flood_arrives_whole_and_in_order, big_messages_few_a_turn. */
 #include "edge_fixture.h"
 #include "gateway/edge/edge_priv.h"
 
+#include <fcntl.h>
 #include <openssl/ssl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -551,6 +569,64 @@ static void pipelined_bodies_are_whole(void **state)
     }
 }
 
+static unsigned long long caught_signals(void)
+{
+    char line[256];
+    unsigned long long mask = 0;
+    bool found = false;
+    FILE *status = fopen("/proc/self/status", "re");
+    assert_non_null(status);
+    while (!found && fgets(line, sizeof(line), status)) {
+        found = sscanf(line, "SigCgt: %llx", &mask) == 1; // NOLINT(cert-err34-c)
+    }
+    (void)fclose(status);
+    assert_true(found);
+    return mask & 0x7fffffffU; /* 32 and 33 are for the C library's threads */
+}
+
+/* Trap 17: neither lws nor its plugin catches signals, and programs that are started inherit none
+ * of the descriptors. */
+static void signals_and_descriptors_stay_ours(void **state)
+{
+    (void)state;
+    enum {
+        MOST = 1024
+    };
+    static bool before[MOST];
+    for (int fd = 0; fd < MOST; fd++) {
+        before[fd] = fcntl(fd, F_GETFD) >= 0;
+    }
+    unsigned long long caught = caught_signals();
+    edge_fixture_t *f = edge_prepare();
+    f->listeners[1] =
+        (kg_edge_listener_t){.address = "127.0.0.1:0", .tls_cert = cert, .tls_key = key};
+    f->opts.listener_count = 2;
+    edge_start(f);
+    client_t c = client_connect(f->ports[0]);
+    client_send(&c, "GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+    client_t ws = ws_connect(f->ports[0], "/ws", NULL);
+    while (f->bodies < 1) {
+        usleep(1000);
+    }
+    unsigned more = 0;
+    for (int fd = 0; fd < MOST; fd++) {
+        int flags = before[fd] ? -1 : fcntl(fd, F_GETFD);
+        more += flags >= 0;
+        if (flags >= 0 && !(flags & FD_CLOEXEC)) {
+            char link[64];
+            char name[256] = "";
+            (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+            ssize_t n = readlink(link, name, sizeof(name) - 1);
+            fail_msg("descriptor %d would be inherited: %s", fd, n > 0 ? name : "?");
+        }
+    }
+    assert_true(more >= 6); /* two listeners, both ends of two connections */
+    assert_int_equal(caught_signals(), caught);
+    client_close(&ws);
+    client_close(&c);
+    edge_finish(f);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -576,6 +652,7 @@ int main(void)
         T(expect_continue_is_answered),
         T(streams_keep_the_connection),
         T(pipelined_bodies_are_whole),
+        cmocka_unit_test(signals_and_descriptors_stay_ours),
     };
     cmocka_set_test_filter(getenv("EDGE_TEST")); /* one test by name; NULL = all */
     return cmocka_run_group_tests(tests, make_certificate, remove_certificate);

@@ -8,10 +8,12 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <zmq.h>
 
 #include "gateway/base/clock.h"
@@ -449,6 +451,51 @@ static void many_sockets_open_and_close(void **state)
     }
 }
 
+/* Trap 18: libzmq gives 1,023 sockets unless it is told otherwise. And 17: what it opens is not
+ * inherited by programs that are started. */
+static void as_many_sockets_as_kernels_need(void **state)
+{
+    enum {
+        COUNT = 1100,
+        MOST = 2 * COUNT
+    };
+    fixture_t *f = *state;
+    static kg_zchan_t *chans[COUNT];
+    static bool before[MOST];
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    const struct rlimit more = {.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+    if (limit.rlim_max < MOST || setrlimit(RLIMIT_NOFILE, &more) < 0) {
+        print_message("the hard limit of descriptors is %llu\n",
+                      (unsigned long long)limit.rlim_max);
+        skip();
+    }
+    for (int fd = 0; fd < MOST; fd++) {
+        before[fd] = fcntl(fd, F_GETFD) >= 0;
+    }
+    for (int i = 0; i < COUNT; i++) {
+        char endpoint[32];
+        (void)snprintf(endpoint, sizeof(endpoint), "inproc://%d", i);
+        const kg_zchan_opts_t opts = {
+            .type = KG_ZCHAN_ROUTER, .endpoint = endpoint, .bind = true, .on_message = echo};
+        kg_err_t err = {0};
+        if (kg_zchan_open(f->loop, &opts, &chans[i], &err)) {
+            fail_msg("socket %d: %s", i, err.message);
+        }
+    }
+    int opened = 0;
+    for (int fd = 0; fd < MOST; fd++) {
+        int flags = before[fd] ? -1 : fcntl(fd, F_GETFD);
+        opened += flags >= 0;
+        assert_true(flags < 0 || flags & FD_CLOEXEC);
+    }
+    assert_true(opened >= COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        kg_zchan_close(&chans[i], NULL, NULL);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 /* --- Sockets that strangers connect to --- */
 
 static void open_bounded(fixture_t *f, const kg_zchan_opts_t *bounds)
@@ -658,13 +705,21 @@ static void frames_over_the_bound_do_not_come(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(big_messages_few_a_turn),           T(sends_wait_for_a_peer),
-        T(flood_arrives_whole_and_in_order),  T(round_trips_from_callbacks),
-        T(close_inside_callback_is_the_last), T(big_message_dies_on_a_worker),
-        T(paused_channel_keeps_messages),     T(pub_reaches_sub),
-        T(router_says_when_nobody_is_there),  T(open_with_bad_endpoint_says_why),
-        T(many_sockets_open_and_close),       T(subscribers_do_not_wait_for_each_other),
-        T(router_without_a_queue_refuses),    T(frames_over_the_bound_do_not_come),
+        T(big_messages_few_a_turn),
+        T(sends_wait_for_a_peer),
+        T(flood_arrives_whole_and_in_order),
+        T(round_trips_from_callbacks),
+        T(close_inside_callback_is_the_last),
+        T(big_message_dies_on_a_worker),
+        T(paused_channel_keeps_messages),
+        T(pub_reaches_sub),
+        T(router_says_when_nobody_is_there),
+        T(open_with_bad_endpoint_says_why),
+        T(as_many_sockets_as_kernels_need),
+        T(many_sockets_open_and_close),
+        T(subscribers_do_not_wait_for_each_other),
+        T(router_without_a_queue_refuses),
+        T(frames_over_the_bound_do_not_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
