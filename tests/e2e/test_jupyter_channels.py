@@ -183,6 +183,8 @@ def test_requests_are_answered_under_the_clients_own_id(sandbox: Sandbox) -> Non
             assert reply["header"]["msg_type"] == msg_type.replace("_request", "_reply")
             assert types(published) == ["busy", "idle"]
         assert ws.ask("complete_request", {"code": "answer_to_"})[0]["content"]["matches"] == ["answer_to_all"]
+        of_the_session = {"hist_access_type": "range", "session": 0, "start": 0, "stop": 1000, "raw": True, "output": False}
+        assert "answer_to_all = 42" in [line[2] for line in ws.ask("history_request", of_the_session)[0]["content"]["history"]]
 
 
 REFUSED = [("execute_request", {}), ("execute_request", {"code": None}), ("execute_request", {"code": 5}),

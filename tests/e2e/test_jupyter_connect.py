@@ -300,20 +300,26 @@ def test_cf_01_jupyter_run(sandbox: Sandbox, tmp_path: Path) -> None:
 
 
 NBCLIENT = """
-import json, sys, nbformat
+import json, sys, nbformat, papermill
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, DeadKernelError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from jupyter_client.manager import AsyncKernelManager
 
 class Attached(AsyncKernelManager):
     '''Of a kernel that is there: none is started.'''
     has_kernel = True
 
-def run(cells, **kwargs):
-    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+def notebook(cells):
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells], metadata={'kernelspec': {'name': 'x', 'display_name': 'x', 'language': 'python'}})
+
+def attached():
     manager = Attached(owns_kernel=False)
     manager.load_connection_file(sys.argv[1])
-    NotebookClient(nb, km=manager, **kwargs).execute()
+    return manager
+
+def run(cells, **kwargs):
+    nb = notebook(cells)
+    NotebookClient(nb, km=attached(), **kwargs).execute()
     return nb
 
 nb = run(['x = 20', 'print("hi"); x * 2 + 2', 'import matplotlib.pyplot as p; p.plot([1, 2]); p.show()'])
@@ -322,23 +328,36 @@ try:
     run(['1/0'])
 except CellExecutionError as error:
     print(json.dumps(error.ename))
+nbformat.write(notebook(['n = 1', 'n + x']), sys.argv[2])
+nb = papermill.execute_notebook(sys.argv[2], sys.argv[2], parameters={'x': 22}, km=attached(), progress_bar=False)
+print(json.dumps([dict(o) for o in nb.cells[-1]['outputs']]))
 try:
     run(['import os; os._exit(3)'], timeout=30)
 except (CellExecutionError, DeadKernelError) as error:
     print(json.dumps(getattr(error, 'ename', type(error).__name__)))
+try:
+    run(['import time\\nwhile True: time.sleep(0.05)'], timeout=1)
+except CellTimeoutError as error:
+    print(json.dumps(type(error).__name__))
 """
 
 
-def test_cf_01_nbclient_runs_a_notebook(fresh: Sandbox, tmp_path: Path) -> None:
+def test_cf_01_nbclient_and_papermill_run_notebooks(fresh: Sandbox, tmp_path: Path) -> None:
+    """nbclient leaves a cell that is over its timeout; the context's owner can interrupt it."""
     script = tmp_path / "run.py"
     script.write_text(NBCLIENT)
-    done = subprocess.run([str(JUPYTER / "python"), str(script), connect(fresh)["file"]], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([str(JUPYTER / "python"), str(script), connect(fresh)["file"], str(tmp_path / "n.ipynb")],
+                          capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    cells, failed, dead = (json.loads(line) for line in done.stdout.splitlines())
+    cells, failed, parameters, dead, late = (json.loads(line) for line in done.stdout.splitlines())
     assert cells[0] == [] and [o["output_type"] for o in cells[1]] == ["stream", "execute_result"]
     assert cells[1][1]["data"]["text/plain"] == "42"
     assert any("image/png" in o.get("data", {}) for o in cells[2])
     assert failed == "ZeroDivisionError" and dead == "exited"
+    assert parameters[0]["data"]["text/plain"] == "23"
+    assert late == "CellTimeoutError" and fresh.get("/runs")["items"][0]["status"] == "running"
+    fresh.post(f"/contexts/{kernel_of(fresh)}/interrupt")
+    assert fresh.run("'goes on'")["status"] == "ok"
 
 
 # ---- who may ----
