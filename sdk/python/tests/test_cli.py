@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 from conftest import ROOT, SDK
 from harness.daemon import ISOLATION, Daemon, wait_for
 
-from sandal import Sandbox
+from sandal import Sandal, Sandbox
 from sandal.cli import repl, show
 from sandal.cli.copy import Place
 
@@ -105,6 +106,7 @@ def test_faults_as_json(cli: Any, bare_box: Sandbox) -> None:
         assert status is None or (done.returncode, told["code"]) == (status, code), (argv, done.returncode, told)
         assert done.returncode > 1
     assert cli("--json", "run", "-s", bare_box.id, "-l", "python", "-c", "while True: pass", "--timeout", "0.3", status=124).stderr == ""
+    assert "sandal --json ps" in json.loads(cli("ps", "--json", status=2).stderr)["error"]["hint"]
 
 
 def test_pictures(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
@@ -115,6 +117,21 @@ def test_pictures(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
     text = show.picture(b"x" * 5000, "kitty")
     assert text.startswith("\x1b_Ga=T,f=100,m=1;") and text.count("\x1b_G") == 2 and "\x1b_Gm=0;" in text
     assert show.picture(b"abc", "iterm") == "\x1b]1337;File=inline=1;size=3:YWJj\a\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_what_it_began(cli: Any, client: Sandal, python_box: Sandbox, number: signal.Signals) -> None:
+    """Its own sandbox, and its run in another's."""
+    code = "print('up', flush=True)\nimport time\ntime.sleep(60)"
+    before = {one.id for one in client.sandboxes.list()}
+    for argv in ((), ("-s", python_box.id)):
+        with subprocess.Popen([*COMMAND, "run", *argv, "-c", code], env=cli.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as one:
+            assert one.stdout and one.stdout.readline() == "up\n"
+            assert argv or {one.id for one in client.sandboxes.list()} != before
+            one.send_signal(number)
+            assert one.wait(30) == 128 + number
+    assert {one.id for one in client.sandboxes.list()} == before
+    assert python_box.runs.attach(python_box.runs.list()[0].run).wait().status == "interrupted"
 
 
 def test_a_sandbox_of_its_own(cli: Any) -> None:

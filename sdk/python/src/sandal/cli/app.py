@@ -390,8 +390,16 @@ def usage() -> None:
                   for one in found])
 
 
+def leave(number: int, _frame: Any) -> NoReturn:
+    """As Ctrl-C does: what runs is interrupted, a sandbox of this call's own ends, the terminal is set back."""
+    raise SystemExit(128 + number)
+
+
 def start() -> None:
     plain = "--json" not in sys.argv
+    for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)):
+        if signal.getsignal(number) == signal.SIG_DFL:  # else nohup has it ignored
+            signal.signal(number, leave)
     try:
         sys.exit(app(prog_name="sandal", standalone_mode=plain))
     except APIConnectionError as error:
@@ -412,5 +420,6 @@ def start() -> None:
         if plain or message is None:
             raise
         SETTINGS.json = True
-        tell("usage", message())
+        text = message()
+        tell("usage", text, "--json comes before the command, as in: sandal --json ps" if "--json" in text else None)
         sys.exit(USAGE)
