@@ -46,6 +46,7 @@ def test_run(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
     assert cli("run", "-", "-s", python_box.id, stdin="x_of_cli + 1").stdout == "2\n"
     failed = cli("run", "-s", python_box.id, "-c", "1/0", status=1)
     assert "ZeroDivisionError: division by zero" in failed.stderr and failed.stdout == ""
+    assert "bytes of stdout did not come" in cli("run", "-s", python_box.id, "-c", "print('x' * (17 << 20))").stderr
     assert "timeout" in cli("run", "-s", python_box.id, "--timeout", "0.3", "-c", "while True: pass", status=124).stderr
     told = json.loads(cli("--json", "run", "-s", python_box.id, "-c", "'é'").stdout)
     assert told["text"] == "'é'" and told["status"] == "ok" and told["results"][0]["type"] == "text/plain" and "seq" not in told
@@ -168,9 +169,31 @@ def test_exec(cli: Any, bare_box: Sandbox) -> None:
     for name, status in (("TERM", 143), ("KILL", 137)):  # as a shell has it
         assert f"ended by SIG{name}" in cli("exec", bare_box.id, "sh", "-c", f"kill -{name} $$", status=status).stderr
     assert json.loads(cli("--json", "exec", bare_box.id, "--", "echo", "hi").stdout)["stdout"] == "hi\n"
+    cut = cli("exec", bare_box.id, "head", "-c", "13000000", "/dev/zero")
+    assert len(cut.stdout) == 12 << 20 and "the output is cut: about 41709" in cut.stderr  # base64 is counted in groups
     process = bare_box.exec("sleep 60", background=True)
     assert "sleep 60" in cli("ps", bare_box.id).stdout
     process.kill()
+
+
+def test_exec_keeps_bytes(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
+    """Of output that is no text, from a file and through pipes; a dialogue gets its lines as they come."""
+    data = bytes(range(256)) * 1001
+    (tmp_path / "data").write_bytes(data)
+    bare_box.fs.write("data", data)
+    for argv, given in ((("exec", bare_box.id, "cat", "data"), None), (("exec", "-i", bare_box.id, "cat"), data)):
+        done = subprocess.run([*COMMAND, *argv], env=cli.env, input=given, capture_output=True, timeout=60)
+        assert done.stdout == data and done.stderr == b""
+    with open(tmp_path / "data", "rb") as file:
+        assert subprocess.run([*COMMAND, "exec", "-i", bare_box.id, "cat"], env=cli.env, stdin=file, capture_output=True, timeout=60).stdout == data
+    with subprocess.Popen([*COMMAND, "exec", "-i", "--text", bare_box.id, "cat"], env=cli.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as one:
+        assert one.stdin and one.stdout
+        for line in (b"a\n", "é\n".encode(), b"abcd\n"):
+            one.stdin.write(line)
+            one.stdin.flush()
+            assert one.stdout.readline() == line
+        one.stdin.close()
+        assert one.wait(30) == 0
 
 
 class Terminal:
@@ -305,7 +328,7 @@ def test_cp(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
     told = json.loads(cli("--json", "cp", "-r", f"{bare_box.id}:copied", "back").stdout)
     assert (tmp_path / "back/sub/b").read_bytes() == b"\x00\xff" and {Path(one["target"]).name for one in told} == {"a.sh", "b"}
     cli("cp", f"{bare_box.id}:one.sh", ".")
-    assert (tmp_path / "one.sh").exists()
+    assert (tmp_path / "one.sh").stat().st_mode & 0o777 == (tmp_path / "back/a.sh").stat().st_mode & 0o777 == 0o755
     assert "SANDBOX:PATH" in cli("cp", "a", "b", status=2).stderr
     assert "no" in cli("cp", f"{bare_box.id}:none", ".", status=4).stderr.lower()
     assert cli("cp", f"{bare_box.id}:one.sh", "-").stdout == "#!/bin/sh\necho ran\n"
@@ -336,6 +359,15 @@ def test_cp_copies_what_it_can(cli: Any, bare_box: Sandbox, tmp_path: Path) -> N
     got = cli("cp", "-r", "some", f"{bare_box.id}:again", status=3)
     assert bare_box.fs.read(b"again/a\xff") == b"1\n" and bare_box.fs.read("again/sub/z") == b"2\n"
     assert len(got.stderr.splitlines()) == 1 and "some/broken" in got.stderr
+    os.mkfifo(tmp_path / "some/pipe")  # which nobody writes to
+    (tmp_path / "some/loop").symlink_to(".")
+    got = cli("cp", "-r", "some", f"{bare_box.id}:more", status=3)
+    assert [line.split(": ")[1].rpartition("/")[2] for line in got.stderr.splitlines()] == ["broken", "loop", "pipe"]
+    assert bare_box.fs.read("more/sub/z") == b"2\n" and not bare_box.fs.exists("more/loop")
+    with subprocess.Popen([*COMMAND, "cp", "some/pipe", f"{bare_box.id}:named"], cwd=tmp_path, env=cli.env) as one:
+        (tmp_path / "some/pipe").write_text("as <(…) of a shell is")
+        assert one.wait(30) == 0
+    assert bare_box.fs.read_text("named") == "as <(…) of a shell is"
 
 
 def test_logs_runs_and_attach(cli: Any, daemon: Daemon, python_box: Sandbox) -> None:

@@ -21,8 +21,8 @@ from .._sync.sandbox import Sandbox
 from .._version import __version__
 from . import copy as copying
 from .repl import answer, repl
-from .show import Shower, ago, as_json, end_of, err, raws, table
-from .terminal import interactive
+from .show import Shower, ago, as_json, end_of, err, raws, table, tell_cut
+from .terminal import execute
 
 app = typer.Typer(name="sandal", no_args_is_help=True, pretty_exceptions_enable=False, context_settings={"help_option_names": ["-h", "--help"]},
                   help="Run code and commands in sandboxes of a Sandal daemon.")
@@ -249,6 +249,7 @@ def templates() -> None:
 def exec_command(sandbox: str = SANDBOX, command: List[str] = typer.Argument(..., help="The command and its arguments."),
                  stdin: bool = typer.Option(False, "-i", "--interactive", help="Pass stdin on."),
                  tty: bool = typer.Option(False, "-t", "--tty", help="Give it a terminal."),
+                 text: bool = typer.Option(False, "--text", help="Output is text that comes at once, for a dialogue through pipes."),
                  user: Optional[str] = typer.Option(None, "--user", "-u", help="user or root of the sandbox."),
                  cwd: Optional[str] = typer.Option(None, "--cwd", "-w", help="Directory."),
                  env: List[str] = typer.Option([], "--env", "-e", help="NAME=VALUE, more than once.")) -> None:
@@ -263,12 +264,8 @@ def exec_command(sandbox: str = SANDBOX, command: List[str] = typer.Argument(...
     if SETTINGS.json:
         done = box.exec(command, **cast(ExecOptions, options))
         as_json({k: v for k, v in done.raw.items() if k not in ("type", "seq")})
-    elif stdin or tty:
-        done = interactive(box, command, tty, options)
     else:
-        shower = Shower(Path())
-        options.update(on_stdout=shower.text, on_stderr=shower.error_text)
-        done = box.exec(command, **cast(ExecOptions, options))
+        done = execute(box, command, stdin, tty, text, options)
     if done.exit_code is not None:
         raise typer.Exit(done.exit_code)
     err.print(f"sandal: ended by {done.signal}", markup=False)
@@ -355,6 +352,7 @@ def logs(sandbox: str = SANDBOX, run: Optional[str] = typer.Argument(None, help=
             shower.error(chunk.error)
         elif chunk.type == "result":
             how = next((f", {name} {chunk.raw[name]}" for name in ("signal", "exit_code") if chunk.raw.get(name) is not None), "")
+            tell_cut(chunk.truncated)
             print(f"sandal: {run} has ended: {chunk.status}{how}", file=sys.stderr)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional
 
@@ -27,11 +28,13 @@ class Place(NamedTuple):
 
 
 class Job(NamedTuple):
-    """source or target is of the sandbox, the other of this machine, with names as os.fsdecode() gives them."""
+    """source or target is of the sandbox, the other of this machine, with names as os.fsdecode() gives them. `found`: in a
+    directory, and not named by who asked."""
 
     source: AnyPath
     target: str
     size: Optional[int]
+    found: bool = False
 
 
 def shown(path: AnyPath) -> str:
@@ -52,11 +55,12 @@ def to_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Itera
     box.fs.mkdir(target)
     for folder, folders, files in os.walk(local):
         inside = f"{target}/{Path(folder).relative_to(local).as_posix()}"
-        for name in sorted(folders):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in sorted(set(folders) - set(links)):
             box.fs.mkdir(f"{inside}/{name}")
-        for name in sorted(files):
+        for name in sorted(files + links):
             path = Path(folder, name)
-            yield Job(str(path), f"{inside}/{name}", path.stat().st_size if path.exists() else None)
+            yield Job(str(path), f"{inside}/{name}", path.stat().st_size if path.is_file() else None, True)
 
 
 def from_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Iterator[Job]:
@@ -88,6 +92,11 @@ def is_dir(box: Sandbox, path: str) -> bool:
 def copy(box: Sandbox, job: Job, upload: bool, told: Callable[[int, Optional[int]], object]) -> None:
     if upload:
         local = str(job.source)
-        box.fs.upload(local, job.target, on_progress=told, mode=f"{os.stat(local).st_mode & 0o777:04o}")
+        mode = os.stat(local).st_mode
+        if job.found and not stat.S_ISREG(mode):  # a pipe would be waited for
+            raise OSError("a link to a directory is not followed" if stat.S_ISDIR(mode) else "neither a file nor a directory")
+        box.fs.upload(local, job.target, on_progress=told, mode=f"{mode & 0o777:04o}")
     else:
-        box.fs.download(job.source, job.target, on_progress=told)
+        entry = job.source if isinstance(job.source, Entry) and job.source.type == "file" else box.fs.stat(job.source, follow=True)
+        box.fs.download(entry, job.target, on_progress=told)
+        os.chmod(job.target, int(entry.mode, 8) & 0o777)

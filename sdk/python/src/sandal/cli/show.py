@@ -81,11 +81,22 @@ class Shower:
 
 def end_of(execution: Execution, tell: bool = True) -> int:
     """The exit status for an Execution; what was not told as an error of the code is told here."""
+    if tell:
+        tell_cut(execution.truncated)
     if execution.error is None:
         return 0
     if execution.status != "error" and tell:
         err.print(f"sandal: {execution.status}: {execution.error.message}", markup=False)
     return {"timeout": 124, "interrupted": 130}.get(execution.status, 1)
+
+
+def tell_cut(truncated: Optional[JSON]) -> None:
+    """What limits kept back, on stderr."""
+    if not truncated:
+        return
+    parts = [f"about {count} bytes of {kind}" for kind, count in truncated.items() if isinstance(count, int) and count]
+    reason = f" ({truncated['reason']})" if truncated.get("reason") else ""
+    err.print(f"sandal: the output is cut: {', '.join(parts) or 'some'} did not come{reason}", markup=False)
 
 
 def as_json(value: Any) -> None:

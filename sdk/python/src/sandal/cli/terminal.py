@@ -1,7 +1,8 @@
-"""`exec -it`: this terminal's keys to a command in a sandbox, and its output back."""
+"""`exec`: the output of a command in a sandbox byte by byte, this process's stdin or this terminal's keys to it."""
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from .._errors import SandalError
 from .._results import CommandResult
 from .._sync.sandbox import Sandbox
 from .._sync.streams import CommandStream
+from .show import tell_cut
 
 
 def size() -> tuple[int, int]:
@@ -20,41 +22,43 @@ def size() -> tuple[int, int]:
     return found.columns, found.lines
 
 
-def interactive(box: Sandbox, command: list[str], tty: bool, options: dict[str, Any]) -> CommandResult:
-    """Runs it with this process's stdin. With tty both ends are terminals: keys go through as they are, sizes follow."""
+def execute(box: Sandbox, command: list[str], stdin: bool, tty: bool, text: bool, options: dict[str, Any]) -> CommandResult:
+    """Runs it, with `stdin` with this process's. With tty both ends are terminals: keys go through as they are, sizes follow.
+    With `text` output comes as soon as it is there; else its bytes are kept, and up to two may come with the next."""
     if tty:
         options = {**options, "pty": size()}
     else:
-        options = {**options, "stdin_open": True}
+        options = {**options, "stdin_open": stdin, "encoding": "text" if text or (stdin and sys.stdin.isatty()) else "base64"}
     stream = box.exec(command, stream=True, **options)
     restore = raw() if tty and sys.stdin.isatty() else None
     try:
-        return follow(stream, tty)
+        return follow(stream, stdin or tty, tty, options.get("encoding") == "base64")
     finally:
         if restore is not None:
             restore()
 
 
-def follow(stream: CommandStream, tty: bool) -> CommandResult:
+def follow(stream: CommandStream, stdin: bool, tty: bool, encoded: bool) -> CommandResult:
     before: Any = None
     with stream:
         for chunk in stream:
-            if chunk.type == "started":
+            if chunk.type == "started" and stdin:
                 threading.Thread(target=feed, args=(stream,), daemon=True).start()
                 if tty and hasattr(signal, "SIGWINCH"):
                     before = signal.signal(signal.SIGWINCH, lambda number, frame: resized(stream))
-            elif chunk.type == "stdout":
-                put(1, chunk.text)
-            elif chunk.type == "stderr":
-                put(2, chunk.text)
+            elif chunk.type == "stdout" or chunk.type == "stderr":
+                put(1 if chunk.type == "stdout" else 2, base64.b64decode(chunk.text) if encoded else chunk.text.encode("utf-8", "replace"))
     if before is not None:
         signal.signal(signal.SIGWINCH, before)
     assert stream.result is not None
+    cut = stream.result.truncated
+    if cut and encoded:
+        cut = {kind: count * 3 // 4 if isinstance(count, int) else count for kind, count in cut.items()}
+    tell_cut(cut)
     return stream.result
 
 
-def put(fd: int, text: str) -> None:
-    data = text.encode("utf-8", "replace")
+def put(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data):]
 
