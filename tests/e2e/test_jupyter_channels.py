@@ -10,7 +10,7 @@ import uuid
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import BUILD, TEMPLATE, Daemon, rss_bytes, wait_for
-from harness.jupyter import V1, Channels, Message, kernel_of, texts, types, v1_encode
+from harness.jupyter import V1, Channels, Message, kernel_of, texts, types
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -87,36 +87,6 @@ def test_long_messages_are_one_for_all_clients(sandbox: Sandbox) -> None:
         assert "".join(m[1]["text"] for m in seen(a) if m[0]["msg_type"] == "stream") == "a" * 3_000_000 + "\n"
         assert [m[2] for m in seen(a) if m[0]["msg_type"] == "comm_open"] == [[b"d" * 3_000_000, b"e", b"f" * 20_000]]
         assert [len(m[1]["data"]["text/plain"]) for m in seen(a) if m[0]["msg_type"] == "display_data"] == [3_000_000]
-
-
-def test_ws_01_04_junk_closes_its_own_socket_alone(sandbox: Sandbox) -> None:  # WS-01, WS-04
-    good = v1_encode("shell", [b'{"msg_id":"1","msg_type":"kernel_info_request"}', b"{}", b"{}", b"{}"])
-    v1_junk = [(b"", 1007), (b"\x06" * 64, 1007), (good[:-1], 1007), (good.replace(b"shell", b"chell"), 1007),
-               (v1_encode("shell", [b"[]", b"{}", b"{}", b"{}"]), 1007), (v1_encode("shell", [b"", b"", b"", b""]), 1007),
-               ("text", 1003)]
-    legacy_junk = [("{", 1007), ("[]", 1007), ('{"header":[]}', 1007), ('{"header":{}}', 1007), (b"\0\0\0\x09junk", 1007),
-                   ('{"header":{"msg_id":1,"msg_type":"x"}}', 1007), ("[" * 100000, 1007)]
-    with channels(sandbox) as other:
-        for v1, junk in [(True, v1_junk), (False, legacy_junk)]:
-            for frame, code in junk:
-                with channels(sandbox, v1=v1) as ws:
-                    ws.ws.send(frame)
-                    assert ws.closed() == code, frame
-        with channels(sandbox, v1=False) as ws:  # for a channel that there is not: passed over
-            ws.ws.send('{"header":{"msg_id":"1","msg_type":"x"},"channel":"other"}')
-            assert ws.execute("1")[0]["content"]["status"] == "ok"
-        assert other.execute("2")[0]["content"]["status"] == "ok"
-
-
-def test_sv_24_states_that_clients_do_not_know_are_left_out(sandbox: Sandbox) -> None:
-    """JupyterLab throws at them. `check` looks at each message that any of these tests receives."""
-    send = "kernel = get_ipython().kernel\nkernel.session.send(kernel.iopub_socket, 'status', {}, parent=kernel.get_parent());"
-    with channels(sandbox) as ws, channels(sandbox, v1=False) as other:
-        for content in ({"execution_state": "autorestarting"}, {"execution_state": 5}, {}):
-            reply, published = ws.execute(send.format(content))
-            assert reply["content"]["status"] == "ok" and types(published) == ["busy", "execute_input", "idle"]
-        last = ws.seen[-1]["parent_header"]["msg_id"]
-        other.until(lambda m: m["content"].get("execution_state") == "idle" and m["parent_header"].get("msg_id") == last)
 
 
 # ---- who may ----
