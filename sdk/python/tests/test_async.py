@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from pathlib import Path
 from typing import Any, AsyncIterator
 
@@ -497,6 +498,23 @@ async def test_names_that_are_no_utf_8(bare: AsyncSandbox, tmp_path: Path) -> No
     await fs.remove(b"odd/c\xfd")
     with pytest.raises(ArgumentError, match="^path: "):
         await fs.write("half\ud800", "1")
+
+
+async def test_where_a_download_goes(bare: AsyncSandbox, tmp_path: Path) -> None:
+    """What is no file stays what it is, and a link a link."""
+    await bare.fs.write("from", "data")
+    (tmp_path / "link").symlink_to("file")
+    for _ in range(2):  # to nothing yet, then to a file
+        await bare.fs.download("from", tmp_path / "link")
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "data"
+    os.mkfifo(tmp_path / "pipe")
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    assert await bare.fs.download("from", tmp_path / "pipe") == tmp_path / "pipe"
+    reader.join(10)
+    assert got == ["data"] and (tmp_path / "pipe").is_fifo()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "link", "pipe"]
 
 
 async def _other(bare: AsyncSandbox) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -496,6 +497,23 @@ def test_names_that_are_no_utf_8(bare: Sandbox, tmp_path: Path) -> None:
     fs.remove(b"odd/c\xfd")
     with pytest.raises(ArgumentError, match="^path: "):
         fs.write("half\ud800", "1")
+
+
+def test_where_a_download_goes(bare: Sandbox, tmp_path: Path) -> None:
+    """What is no file stays what it is, and a link a link."""
+    bare.fs.write("from", "data")
+    (tmp_path / "link").symlink_to("file")
+    for _ in range(2):  # to nothing yet, then to a file
+        bare.fs.download("from", tmp_path / "link")
+        assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "data"
+    os.mkfifo(tmp_path / "pipe")
+    got: list[str] = []
+    reader = threading.Thread(target=lambda: got.append((tmp_path / "pipe").read_text()))
+    reader.start()
+    assert bare.fs.download("from", tmp_path / "pipe") == tmp_path / "pipe"
+    reader.join(10)
+    assert got == ["data"] and (tmp_path / "pipe").is_fifo()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "link", "pipe"]
 
 
 def _other(bare: Sandbox) -> Any:

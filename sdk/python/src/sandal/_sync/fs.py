@@ -76,17 +76,24 @@ class Files:
         return (self.read(path)).decode(encoding, errors)
 
     def download(self, path: AnyPath, local: PathLike, on_progress: Optional[Progress] = None) -> Path:
-        """To a file of this machine, or into a directory of it. It appears when it is whole."""
+        """To a file of this machine, or into a directory of it. It appears when it is whole, behind a link where there is one. A
+        device or a pipe is written to as it is."""
         place = Path(local)
         target = place / os.fsdecode(os.path.basename(bytes_of(path))) if place.is_dir() else place
-        part = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
+        if target.exists() and not target.is_file():
+            with open(target, "wb") as device:
+                for piece in self.read(path, stream=True, on_progress=on_progress):
+                    device.write(piece)
+            return target
+        whole = Path(os.path.realpath(target))
+        part = whole.with_name(f".{whole.name}.{os.urandom(4).hex()}.part")
         try:
             with open(part, "wb") as file:
                 stream = self.read(path, stream=True, on_progress=on_progress)
                 stream.anew = lambda: file.truncate(file.seek(0))
                 for piece in stream:
                     file.write(piece)
-            os.replace(part, target)
+            os.replace(part, whole)
         finally:
             part.unlink(missing_ok=True)
         return target

@@ -99,4 +99,5 @@ def copy(box: Sandbox, job: Job, upload: bool, told: Callable[[int, Optional[int
     else:
         entry = job.source if isinstance(job.source, Entry) and job.source.type == "file" else box.fs.stat(job.source, follow=True)
         box.fs.download(entry, job.target, on_progress=told)
-        os.chmod(job.target, int(entry.mode, 8) & 0o777)
+        if os.path.isfile(job.target):  # and no device
+            os.chmod(job.target, int(entry.mode, 8) & 0o777)
