@@ -8,6 +8,7 @@ import pytest
 from harness.client import Sandbox
 from harness.daemon import slack
 from harness.golden import MIB, cases, check_case, own_sandbox, shared_sandbox
+from harness.jupyter import Channels, kernel_of
 
 r = shared_sandbox("code-interpreter-r")
 own = own_sandbox("code-interpreter-r")
@@ -43,6 +44,19 @@ def test_many_lines_and_many_bytes(own: Sandbox) -> None:
     assert own.run("for (i in 1:10000) writeLines(as.character(i))")["stdout"] == "".join(f"{i}\n" for i in range(1, 10001))
     big = own.run(f"cat(strrep('x', {20 * MIB}))", limits={"output_bytes": 32 * MIB}, timeout=120)
     assert len(big["stdout"]) == 20 * MIB
+
+
+def test_comms_are_listed(own: Sandbox) -> None:
+    with Channels(own.client, kernel_of(own)) as ws:
+        def listed(**content: str) -> dict:
+            return dict(ws.ask("comm_info_request", content)[0]["content"]["comms"])
+        assert listed() == {}
+        ws.execute("IRkernel::comm_manager()$register_target('t', function(comm, message) NULL)")
+        ws.send("comm_open", {"comm_id": "c", "target_name": "t", "data": {}})
+        assert listed() == listed(target_name="t") == {"c": {"target_name": "t"}}
+        assert listed(target_name="u") == {}
+        ws.send("comm_close", {"comm_id": "c", "data": {}})
+        assert listed() == {}
 
 
 def test_env_and_cwd_of_one_run(own: Sandbox) -> None:

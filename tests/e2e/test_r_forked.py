@@ -8,10 +8,11 @@ import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import ISOLATION
 from test_r import (  # noqa: F401  # they take r and own from here
-    test_kq_05_case,
+    test_comms_are_listed,
     test_complete_and_inspect,
     test_env_and_cwd_of_one_run,
     test_interrupt_keeps_state_and_output,
+    test_kq_05_case,
     test_output_streams_while_a_loop_runs,
     test_quit_and_kill_are_told,
     test_variables_disturb_nothing,

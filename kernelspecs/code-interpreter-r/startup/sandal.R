@@ -234,6 +234,14 @@ local({
         inspect <- kernel$inspect
         body(inspect) <- none_is_no_help(body(inspect))
         assign("inspect", inspect, envir = as.environment(kernel))
+        # The stock reply has its content inside its content, where no client looks.
+        comms <- kernel$comm_manager
+        assign("on_comm_info_request", function(request) {
+            wanted <- request$content$target_name
+            open <- Filter(function(comm) is.null(wanted) || identical(comm$target_name, wanted), comms$commid_to_comm)
+            listed <- if (length(open)) comms$make_comm_list(open) else IRkernel:::namedlist() # {} in JSON, not []
+            comms$send_response("comm_info_reply", request, "shell", list(status = "ok", comms = listed))
+        }, envir = as.environment(comms))
         # The stock one takes an interrupt for an answer.
         executor$handle_stdin <- function() {
             wanted <- pbdZMQ::ZMQ.PO()$POLLIN
