@@ -19,7 +19,7 @@ from harness.daemon import ISOLATION, Daemon, wait_for
 
 from sandal import Sandal, Sandbox
 from sandal.cli import repl, show
-from sandal.cli.copy import Place
+from sandal.cli.copy import Place, from_sandbox, own_name
 
 COMMAND = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(SDK / 'src')!r}); from sandal.cli import main; main()"]
 
@@ -368,6 +368,26 @@ def test_cp_copies_what_it_can(cli: Any, bare_box: Sandbox, tmp_path: Path) -> N
         (tmp_path / "some/pipe").write_text("as <(…) of a shell is")
         assert one.wait(30) == 0
     assert bare_box.fs.read_text("named") == "as <(…) of a shell is"
+
+
+def test_cp_stays_where_it_was_told(bare_box: Sandbox, tmp_path: Path) -> None:
+    """The root has no name that a directory of this machine could be asked for by."""
+    bare_box.exec("mkdir -p names/sub; echo 1 > names/f").raise_()
+    for source, name in (("/", ""), ("//", ""), ("/usr/..", ""), ("names/sub/..", "names"), ("names/", "names"), ("names/f", "f")):
+        assert own_name(bare_box.fs.stat(source, follow=True)) == name, source
+    (tmp_path / "here").mkdir()
+    jobs = list(from_sandbox(bare_box, "names/sub/..", str(tmp_path / "here"), True))
+    assert [job.target for job in jobs] == [str(tmp_path / "here/names/f")]
+    assert [one.name for one in tmp_path.iterdir()] == ["here"]
+
+
+def test_cp_goes_as_deep_as_there_is_something(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
+    bare_box.exec("mkdir deep; cd deep; for i in $(seq 130); do echo $i > f; mkdir d; cd d; done; echo end > f").raise_()
+    cli("cp", "-r", f"{bare_box.id}:deep", "deep")
+    assert (tmp_path / "deep" / "/".join(["d"] * 130) / "f").read_text() == "end\n"
+    assert sum(1 for one in (tmp_path / "deep").rglob("f")) == 131
+    cli("cp", "-r", "deep", f"{bare_box.id}:again")
+    assert bare_box.exec("find again -name f | wc -l").stdout == "131\n"
 
 
 def test_logs_runs_and_attach(cli: Any, daemon: Daemon, python_box: Sandbox) -> None:

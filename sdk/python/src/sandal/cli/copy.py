@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import stat
 from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional
 
-from .._errors import NotFoundError
+from .._errors import NotFoundError, SandalError
 from .._models import Entry
 from .._protocol import AnyPath, bytes_of
 from .._sync.sandbox import Sandbox
+
+LIST_DEPTH = 64  # levels of directories that the daemon lists at once, at the most
 
 
 class Place(NamedTuple):
@@ -65,19 +68,38 @@ def to_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Itera
 
 def from_sandbox(box: Sandbox, source: str, target: str, recursive: bool) -> Iterator[Job]:
     entry = box.fs.stat(source, follow=True)
-    local = Path(target) / entry.name if Path(target).is_dir() else Path(target)
+    local = Path(target, own_name(entry)) if Path(target).is_dir() else Path(target)
     if not entry.is_dir:
         yield Job(source, str(local), entry.size)
         return
     if not recursive:
         raise IsADirectoryError(f"{source} is a directory: cp -r")
     local.mkdir(parents=True, exist_ok=True)
-    for inner in box.fs.list(source, depth=64):
-        place = local / os.fsdecode(os.path.relpath(bytes_of(inner), bytes_of(entry)))
+    for inner, name in below(box, entry):
+        place = local / name
         if inner.is_dir:
             place.mkdir(parents=True, exist_ok=True)
         else:
             yield Job(inner, str(place), inner.size if inner.type == "file" else None)
+
+
+def own_name(entry: Entry) -> str:
+    """What it is called in a directory of this machine: never `..` or `/`, which would be outside of that. Of the root nothing."""
+    return posixpath.basename(posixpath.normpath(os.fsdecode(bytes_of(entry))).lstrip("/"))
+
+
+def below(box: Sandbox, top: Entry) -> Iterator[tuple[Entry, str]]:
+    """All that is in a directory, however deep, with its path from there."""
+    waiting = [top]
+    while waiting:
+        base = waiting.pop()
+        for inner in box.fs.list(base, depth=LIST_DEPTH):
+            name = os.fsdecode(posixpath.relpath(bytes_of(inner), bytes_of(top)))
+            if ".." in name.split("/"):
+                raise SandalError(f"{inner.path} is not below {top.path}")
+            yield inner, name
+            if inner.is_dir and posixpath.relpath(bytes_of(inner), bytes_of(base)).count(b"/") == LIST_DEPTH - 1:
+                waiting.append(inner)
 
 
 def is_dir(box: Sandbox, path: str) -> bool:
