@@ -31,7 +31,8 @@ static void do_trim(kg_keeper_t *k,
     int r = kg_volumes_trim(&k->host.volumes, &answer->reply.trimmed);
     if (r < 0) {
         answer->failed = 1;
-        (void)kg_err_set(&answer->err, KG_ERR_NOT_SUPPORTED, "%s", strerrordesc_np(-r));
+        kg_err_code_t code = kg_trim_is_refusal(r) ? KG_ERR_NOT_SUPPORTED : KG_ERR_INTERNAL;
+        (void)kg_err_set(&answer->err, code, "%s", strerrordesc_np(-r));
     }
 }
 
@@ -58,7 +59,9 @@ void keeper_trim_answered(kg_keeper_t *k, const kg_answer_t *answer)
         kg_trim_refused(&k->trim);
         return;
     }
-    if (!answer->failed) { /* else the worker died, which is logged; the next delete asks again */
+    if (answer->failed) { /* the next delete asks again */
+        kg_log(KG_LOG_WARN, "keeper.trim", "reason=\"%s\"", answer->err.message);
+    } else {
         kg_log(KG_LOG_DEBUG, "keeper.trim", "bytes=%lld more=%d", (long long)trimmed->bytes,
                trimmed->more);
     }

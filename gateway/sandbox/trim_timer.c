@@ -1,6 +1,8 @@
 /* A few times and what follows from them. Pure. */
 #include "gateway/sandbox/trim_timer.h"
 
+#include <errno.h>
+
 void kg_trim_deleted(kg_trim_timer_t *t, uint64_t now_ns)
 {
     t->first_ns = t->first_ns == 0 ? now_ns : t->first_ns;
@@ -40,4 +42,10 @@ void kg_trim_refused(kg_trim_timer_t *t)
 {
     t->at_work = false;
     t->refused = true;
+}
+
+bool kg_trim_is_refusal(int error)
+{
+    return error == -EOPNOTSUPP || error == -ENOTTY || error == -ENOSYS || error == -EINVAL ||
+           error == -EPERM || error == -EACCES || error == -EROFS;
 }

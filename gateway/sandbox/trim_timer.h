@@ -34,5 +34,7 @@ void kg_trim_begun(kg_trim_timer_t *t);
 void kg_trim_ended(kg_trim_timer_t *t, uint64_t now_ns, bool more);
 /* It can't be done here: never again. */
 void kg_trim_refused(kg_trim_timer_t *t);
+/* Whether an error (-errno) of a trim says that. Others, of a full disk or of memory, pass. */
+bool kg_trim_is_refusal(int error);
 
 #endif

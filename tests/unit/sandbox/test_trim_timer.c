@@ -1,4 +1,5 @@
 /* When the store of volumes is trimmed. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "gateway/base/mem.h"
 #include "gateway/sandbox/trim_timer.h"
 
 #define S KG_NS_PER_S
@@ -102,6 +104,20 @@ static void refused_once_is_refused_for_ever(void **state)
     assert_int_equal(kg_trim_due(&t), KG_TRIM_NEVER);
 }
 
+/* What a full or failing disk says today is no reason to let it fill up for good. */
+static void errors_that_pass_are_no_refusals(void **state)
+{
+    (void)state;
+    static const int final[] = {-EOPNOTSUPP, -ENOTTY, -ENOSYS, -EINVAL, -EPERM, -EACCES, -EROFS};
+    static const int passing[] = {-ENOSPC, -EIO, -ENOMEM, -EMFILE, -EINTR, -EBUSY, -ENOENT, 0};
+    for (size_t i = 0; i < KG_ARRAY_LEN(final); i++) {
+        assert_true(kg_trim_is_refusal(final[i]));
+    }
+    for (size_t i = 0; i < KG_ARRAY_LEN(passing); i++) {
+        assert_false(kg_trim_is_refusal(passing[i]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +128,7 @@ int main(void)
         cmocka_unit_test(once_more_while_there_is_more),
         cmocka_unit_test(no_more_than_so_often_without_a_delete),
         cmocka_unit_test(refused_once_is_refused_for_ever),
+        cmocka_unit_test(errors_that_pass_are_no_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
