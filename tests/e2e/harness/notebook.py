@@ -1,5 +1,6 @@
-"""Runs notebooks on kernels of a gateway with nbclient or papermill. It is run by the Python of build/venv-jupyter: jobs by name come on
-stdin, and what became of each goes to stdout, both as JSON. Where the gateway is the environment says, as users say it (JUPYTER_GATEWAY_*)."""
+"""Runs notebooks on kernels of a gateway with nbclient or papermill. It is run by the Python of build/venv-jupyter or by Debian's: the source
+of the class Manager and jobs by name come on stdin, and what became of each goes to stdout, both as JSON. Where the gateway is the
+environment says, as users say it (JUPYTER_GATEWAY_*)."""
 
 from __future__ import annotations
 
@@ -9,14 +10,10 @@ import time
 from typing import Any
 
 
-def manager() -> Any:
-    from jupyter_server.gateway.managers import GatewayKernelManager
-
-    class Manager(GatewayKernelManager):
-        # jupyter_server 2.21 overrides is_alive() alone. nbclient asks this one when a cell's time is up, and it asks for a local process.
-        async def _async_is_alive(self) -> bool:
-            return bool(await self.is_alive())
-    return Manager
+def manager(source: str) -> Any:
+    names: dict[str, Any] = {}
+    exec(source, names)  # ours: docs/jupyter.md has it
+    return names["Manager"]
 
 
 def notebook(cells: list[str], kernel: str) -> Any:
@@ -29,7 +26,7 @@ def notebook(cells: list[str], kernel: str) -> Any:
 
 def by_nbclient(nb: Any, job: dict[str, Any]) -> Any:
     from nbclient import NotebookClient
-    NotebookClient(nb, kernel_name=job["kernel"], kernel_manager_class=manager(), **job["options"]).execute()
+    NotebookClient(nb, kernel_name=job["kernel"], kernel_manager_class=MANAGER, **job["options"]).execute()
     return nb
 
 
@@ -39,7 +36,7 @@ def by_papermill(nb: Any, job: dict[str, Any]) -> Any:
     nb.cells[0].metadata["tags"] = ["parameters"]
     nbformat.write(nb, "in.ipynb")
     papermill.execute_notebook("in.ipynb", "out.ipynb", parameters=job.get("parameters"), kernel_name=job["kernel"], progress_bar=False,
-                               kernel_manager_class=manager(), **job["options"])
+                               kernel_manager_class=MANAGER, **job["options"])
     return nbformat.read("out.ipynb", 4)
 
 
@@ -54,4 +51,6 @@ def outcome(job: dict[str, Any]) -> dict[str, Any]:
             "widgets": nb.metadata.get("widgets")}
 
 
-json.dump({name: outcome(job) for name, job in json.load(sys.stdin).items()}, sys.stdout)
+asked = json.load(sys.stdin)
+MANAGER = manager(asked["manager"])
+json.dump({name: outcome(job) for name, job in asked["jobs"].items()}, sys.stdout)
