@@ -19,7 +19,8 @@
 #include "gateway/sandbox/priority.h"
 #include "gateway/sandbox/proctree.h"
 
-#define KILLER_TRIES 2000 /* about 2 s, then the keeper looks again */
+#define KILLER_TRIES 2000                            /* about 2 s, then the keeper looks again */
+#define REMOVE_AGAIN_NS (UINT64_C(30) * KG_NS_PER_S) /* of what could not be removed in time */
 
 #define STRAYS_AT_ONCE 256
 
@@ -354,6 +355,7 @@ void keeper_end_sandbox(kg_keeper_t *k, kg_sb_t *sb)
     }
     if (sb->state == KG_KP_DORMANT || sb->state == KG_KP_DEAD) {
         set_state(sb, KG_KP_REMOVING, now_ns);
+        sb->ending_since_ns = now_ns;
         return;
     }
     if (sb->state != KG_KP_RUNNING) {
@@ -392,6 +394,8 @@ void keeper_end_all(kg_keeper_t *k)
         sb->orphaned = true;
         if (sb->state == KG_KP_MAKING || sb->state == KG_KP_RUNNING || sb->state == KG_KP_DEAD) {
             keeper_end_sandbox(k, sb);
+        } else if (sb->state == KG_KP_REMOVING && sb->worker_pid == 0) {
+            sb->next_step_ns = kg_now_ns(); /* it may be waiting long for its next try */
         }
     }
 }
@@ -433,15 +437,45 @@ void keeper_init_exited(kg_keeper_t *k, kg_sb_t *sb, int wait_status)
     keeper_send(k, &event, -1);
 }
 
-static void removed(kg_keeper_t *k, kg_sb_t *sb, int wait_status)
+static void reply_removed(kg_keeper_t *k, kg_sb_t *sb, int num)
 {
     char text[120];
+
+    if (num == 0) {
+        keeper_kill_reply(k, sb, KG_ERR_NONE, "");
+    } else {
+        (void)snprintf(text, sizeof(text), "its directories could not be removed: %s",
+                       strerrordesc_np(num));
+        keeper_kill_reply(k, sb, KG_ERR_INTERNAL, text);
+    }
+    keeper_create_reply_failed(k, sb);
+}
+
+/* The dead may still be leaving their groups and mounts, and a worker may be killed. Who asked is
+ * told in time, but while the daemon runs nobody else would give back what is left. */
+static bool tries_again(kg_keeper_t *k, kg_sb_t *sb, int num)
+{
+    uint64_t now_ns = kg_now_ns();
+    bool passes = num == EBUSY || num == EINTR;
+
+    if (passes && now_ns - sb->ending_since_ns < KEEPER_KILL_DEADLINE_NS) {
+        step_later(sb, now_ns);
+        return true;
+    }
+    if (num == 0 || !sb->remove_files || k->stopping) {
+        return false;
+    }
+    reply_removed(k, sb, num);
+    sb->next_step_ns = now_ns + REMOVE_AGAIN_NS;
+    return true;
+}
+
+static void removed(kg_keeper_t *k, kg_sb_t *sb, int wait_status)
+{
     bool keep = !sb->remove_files;
     int num = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : EINTR;
-    uint64_t now_ns = kg_now_ns();
 
-    if (num == EBUSY && now_ns - sb->ending_since_ns < KEEPER_KILL_DEADLINE_NS) {
-        step_later(sb, now_ns); /* the dead are still leaving their groups and mounts */
+    if (tries_again(k, sb, num)) {
         return;
     }
     if (num != 0) {
@@ -454,14 +488,7 @@ static void removed(kg_keeper_t *k, kg_sb_t *sb, int wait_status)
     } else if (keeper_record_write(k, sb) < 0) {
         kg_log(KG_LOG_ERROR, "sandbox.record", "id=%s", sb->id);
     }
-    if (num == 0) {
-        keeper_kill_reply(k, sb, KG_ERR_NONE, "");
-    } else {
-        (void)snprintf(text, sizeof(text), "its directories could not be removed: %s",
-                       strerrordesc_np(num));
-        keeper_kill_reply(k, sb, KG_ERR_INTERNAL, text);
-    }
-    keeper_create_reply_failed(k, sb);
+    reply_removed(k, sb, num);
     sb->kill_asked = false;
     sb->orphaned = false;
     sb->end_asked = false;

@@ -245,6 +245,43 @@ def test_launchers_killed_half_way_leave_nothing(daemon: Daemon) -> None:
     client.close()
 
 
+def kill_a_remover(daemon: Daemon, client: Client, after: float) -> bool:
+    """In the middle of an end, of which the client must not notice. Whether there was one to be killed."""
+    box = make(client)
+    answers: list[httpx.Response] = []
+    thread = threading.Thread(target=lambda: answers.append(client.call("DELETE", box.path)))
+    thread.start()
+    pid = None
+    while thread.is_alive() and pid is None:
+        pid = worker_of(daemon)
+    time.sleep(after)  # wherever it is by then
+    killed = False
+    with contextlib.suppress(ProcessLookupError):
+        if (pid := worker_of(daemon)) is not None:
+            os.kill(pid, signal.SIGKILL)
+            killed = True
+    thread.join()
+    assert answers[0].status_code == 204, answers[0].text
+    return killed
+
+
+@pytest.mark.smoke
+def test_removers_killed_half_way_leave_nothing(daemon: Daemon) -> None:
+    """One that was killed left the directories and the range of user ids to the next start of the daemon."""
+    client = Client(daemon.url, daemon.key)
+    make(client).delete()
+    wait_for(lambda: not groups() and not any(init_of(i) for i in IDS), 20 * slack())
+    before = Footprint(daemon)
+    killed = 0
+    for number in range(240):
+        killed += kill_a_remover(daemon, client, number % 24 * 0.0005)
+        if number >= 23 and killed >= 6:
+            break
+    assert killed, "no end lasted long enough"
+    settle(daemon, before)
+    client.close()
+
+
 @pytest.mark.long
 def test_a_thousand_rounds_leave_nothing(daemon: Daemon) -> None:
     rounds(daemon, 1000)
