@@ -66,42 +66,45 @@ static void attached(void *user, kg_sbx_t *sbx, const kg_err_t *err)
     kg_kernels_pause_again(sandbox);
 }
 
-static bool lives(const kg_sandbox_t *sandbox, const char *const *ids, size_t count)
+static bool lives(const kg_sandbox_t *sandbox, const kg_listed_t *rows, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        if (strcmp(ids[i], sandbox->id) == 0) {
+        if (rows[i].lives && strcmp(rows[i].id, sandbox->id) == 0) {
             return true;
         }
     }
     return false;
 }
 
-/* What the store doesn't know nobody can reach. Of a store that could not be read whole, files
- * stay. */
-static void end_unknown(kg_core_t *core, const char *const *ids, size_t count)
+/* What the store doesn't know nobody can reach: it was being made or ended when the daemon was
+ * killed, and has at least files and a range of user ids. Of a store that could not be read whole,
+ * files stay. */
+static void end_unknown(kg_core_t *core, const kg_listed_t *rows, size_t count)
 {
+    bool keep_files = core->skipped > 0;
     for (size_t i = 0; i < count; i++) {
+        const char *id = rows[i].id;
         kg_sandbox_t *sandbox = NULL;
-        HASH_FIND_STR(core->sandboxes, ids[i], sandbox);
-        if (!sandbox && !kg_zygotes_have(core, ids[i])) {
-            kg_log(KG_LOG_WARN, "sandbox.unknown", "sandbox=%s", ids[i]);
-            (void)kg_keeper_end(core->keeper, ids[i], core->skipped > 0, NULL, NULL);
+        HASH_FIND_STR(core->sandboxes, id, sandbox);
+        if (!sandbox && !kg_zygotes_have(core, id) && (rows[i].lives || !keep_files)) {
+            kg_log(KG_LOG_WARN, "sandbox.unknown", "sandbox=%s lives=%d", id, rows[i].lives);
+            (void)kg_keeper_end(core->keeper, id, keep_files, NULL, NULL);
         }
     }
 }
 
 /* One of those that were there at the start and still wait to be found. */
-static void look_for(kg_sandbox_t *sandbox, const char *const *ids, size_t count)
+static void look_for(kg_sandbox_t *sandbox, const kg_listed_t *rows, size_t count)
 {
     kg_err_t err = {0};
-    if (lives(sandbox, ids, count) &&
+    if (lives(sandbox, rows, count) &&
         kg_sandbox_attach(sandbox->core->keeper, sandbox->id, attached, sandbox, &err) == 0) {
         return;
     }
     not_found(sandbox);
 }
 
-static void listed(void *user, const char *const *ids, size_t count, const kg_err_t *err)
+static void listed(void *user, const kg_listed_t *rows, size_t count, const kg_err_t *err)
 {
     kg_core_t *core = user;
     kg_sandbox_t *sandbox = NULL;
@@ -111,10 +114,10 @@ static void listed(void *user, const char *const *ids, size_t count, const kg_er
         kg_log(KG_LOG_ERROR, "recover.list", "code=%s", kg_err_name(err->code));
         count = 0;
     }
-    end_unknown(core, ids, count);
+    end_unknown(core, rows, count);
     HASH_ITER (hh, core->sandboxes, sandbox, next) {
         if (sandbox->finding) {
-            look_for(sandbox, ids, count);
+            look_for(sandbox, rows, count);
         }
     }
 }

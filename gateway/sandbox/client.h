@@ -131,9 +131,15 @@ void kg_keeper_forget(kg_keeper_t *keeper, const void *user);
  * goes on. sandbox_not_found when it doesn't live any more. */
 int kg_sandbox_attach(
     kg_keeper_t *keeper, const char *id, kg_sandbox_created_fn *done, void *user, kg_err_t *err);
-/* Ids of all sandboxes that live now, whoever made them: after a start, to attach to those that are
- * known and end the others. ids borrowed for the call; err tells when they can't be had. */
-typedef void kg_ids_fn(void *user, const char *const *ids, size_t count, const kg_err_t *err);
+/* All that the keeper has something of, whoever made it: after a start, to attach to those that
+ * live and are known, and to end the others. rows borrowed for the call; err tells when they can't
+ * be had.
+ */
+typedef struct kg_listed {
+    const char *id;
+    bool lives; /* else there are only its files, or it is on its way there */
+} kg_listed_t;
+typedef void kg_ids_fn(void *user, const kg_listed_t *rows, size_t count, const kg_err_t *err);
 int kg_keeper_list(kg_keeper_t *keeper, kg_ids_fn *fn, void *user);
 /* Ends one that nobody knows. fn may be NULL. */
 int kg_keeper_end(kg_keeper_t *keeper, const char *id, bool keep_files, kg_done_fn *fn, void *user);

@@ -1,4 +1,4 @@
-/* Which sandboxes live: the keeper's list, some rows a frame. */
+/* Which sandboxes there are, and which of them live: the keeper's list, some rows a frame. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 
 void kg_list_free(kg_call_t *call)
 {
-    free(call->ids);
-    call->ids = NULL;
+    free(call->rows);
+    call->rows = NULL;
 }
 
 static int add_rows(kg_call_t *call, const kg_kp_list_reply_t *reply)
@@ -16,16 +16,13 @@ static int add_rows(kg_call_t *call, const kg_kp_list_reply_t *reply)
     if (reply->count == 0) {
         return 0;
     }
-    char(*ids)[KG_KP_ID_MAX] = realloc(call->ids, (call->id_count + reply->count) * sizeof(*ids));
-    if (!ids) {
+    kg_kp_list_row_t *rows = realloc(call->rows, (call->row_count + reply->count) * sizeof(*rows));
+    if (!rows) {
         return -ENOMEM;
     }
-    call->ids = ids;
-    for (uint32_t i = 0; i < reply->count; i++) {
-        if (reply->rows[i].state == KG_KP_RUNNING) {
-            memcpy(ids[call->id_count++], reply->rows[i].id, KG_KP_ID_MAX);
-        }
-    }
+    memcpy(rows + call->row_count, reply->rows, reply->count * sizeof(*rows));
+    call->rows = rows;
+    call->row_count += reply->count;
     return 0;
 }
 
@@ -39,19 +36,19 @@ static int ask(kg_keeper_t *keeper, kg_call_t *call)
 
 static void tell(const kg_call_t *call)
 {
-    const char **ids = calloc(call->id_count + 1, sizeof(*ids));
+    kg_listed_t *rows = calloc(call->row_count + 1, sizeof(*rows));
     kg_err_t err = {0};
 
-    if (!ids) {
+    if (!rows) {
         (void)kg_err_set(&err, KG_ERR_OUT_OF_MEMORY, "out of memory");
         call->fn.ids(call->user, NULL, 0, &err);
         return;
     }
-    for (size_t i = 0; i < call->id_count; i++) {
-        ids[i] = call->ids[i];
+    for (size_t i = 0; i < call->row_count; i++) {
+        rows[i] = (kg_listed_t){call->rows[i].id, call->rows[i].state == KG_KP_RUNNING};
     }
-    call->fn.ids(call->user, ids, call->id_count, NULL);
-    free((void *)ids);
+    call->fn.ids(call->user, rows, call->row_count, NULL);
+    free(rows);
 }
 
 int kg_list_take(kg_keeper_t *keeper, kg_call_t *call, const kg_kp_list_reply_t *reply)

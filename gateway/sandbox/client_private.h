@@ -70,9 +70,9 @@ typedef struct kg_call {
     const kg_proc_t *proc; /* of usage */
     uint32_t spawn_flags;
     uint64_t token;
-    bool keep_files;           /* of a create that was forgotten */
-    char (*ids)[KG_KP_ID_MAX]; /* of LIST, so far */
-    size_t id_count;
+    bool keep_files;        /* of a create that was forgotten */
+    kg_kp_list_row_t *rows; /* of LIST, so far */
+    size_t row_count;
     uint32_t list_from;
     uint64_t *tokens; /* of REPORT, so far */
     size_t token_count;

@@ -89,6 +89,7 @@ typedef struct kg_sb {
     bool kill_asked;   /* by the gateway: reply when done */
     bool replied;      /* already said that it won't die in time */
     bool remove_files; /* nothing of it stays */
+    bool worker_keeps; /* but the remover at work was not told so */
     bool make_failed;  /* the create gets its answer when all is given back */
     uint32_t make_seq;
     kg_err_t make_err;

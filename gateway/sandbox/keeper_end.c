@@ -232,6 +232,7 @@ static void remove_in_worker(kg_keeper_t *k, kg_sb_t *sb, uint64_t now_ns)
         return;
     }
     sb->worker_pid = pid;
+    sb->worker_keeps = !sb->remove_files;
     sb->next_step_ns = KEEPER_NEVER;
 }
 
@@ -476,6 +477,10 @@ static void removed(kg_keeper_t *k, kg_sb_t *sb, int wait_status)
     int num = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : EINTR;
 
     if (tries_again(k, sb, num)) {
+        return;
+    }
+    if (num == 0 && sb->remove_files && sb->worker_keeps) { /* asked for meanwhile */
+        sb->next_step_ns = kg_now_ns();
         return;
     }
     if (num != 0) {

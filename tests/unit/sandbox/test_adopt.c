@@ -39,26 +39,29 @@ static int teardown(void **state)
 
 /* ---- what there is ---- */
 
-typedef struct kg_listed {
+typedef struct kg_living {
     kg_harness_t *h;
     bool come;
     size_t count;
     char first[48];
-} kg_listed_t;
+} kg_living_t;
 
-static void on_ids(void *user, const char *const *ids, size_t count, const kg_err_t *err)
+static void on_ids(void *user, const kg_listed_t *rows, size_t count, const kg_err_t *err)
 {
-    kg_listed_t *l = user;
+    kg_living_t *l = user;
     assert_null(err);
     l->come = true;
-    l->count = count;
-    (void)snprintf(l->first, sizeof(l->first), "%s", count ? ids[0] : "");
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].lives && l->count++ == 0) {
+            (void)snprintf(l->first, sizeof(l->first), "%s", rows[i].id);
+        }
+    }
     kg_loop_stop(l->h->loop);
 }
 
-static kg_listed_t list(kg_harness_t *h)
+static kg_living_t list(kg_harness_t *h)
 {
-    kg_listed_t l = {.h = h};
+    kg_living_t l = {.h = h};
     assert_int_equal(kg_keeper_list(h->keeper, on_ids, &l), 0);
     harness_wait(h, &l.come);
     return l;
@@ -153,7 +156,7 @@ static void sandbox_outlives_its_keeper(void **state)
     assert_true(harness_alive(sleeper));
 
     harness_start(h);
-    kg_listed_t l = list(h);
+    kg_living_t l = list(h);
     assert_int_equal(l.count, 1);
     assert_string_equal(l.first, ID_A);
     assert_true(harness_create(h, ID_A, "none", true).failed); /* it lives */
