@@ -551,6 +551,7 @@ def test_a_gateway_that_keeps_crashing_leaves_what_lives(daemon: Daemon) -> None
         kill_gateway(daemon)
     os.kill(daemon.gateway_pid(), signal.SIGKILL)
     assert daemon.proc and daemon.proc.wait(10) == 1
-    assert "gateway.given_up" in daemon.log() and "keeper.left_sandboxes" in daemon.log(), daemon.log()
+    # What it said last is read by a thread, which may come to it later than its end.
+    wait_for(lambda: "gateway.given_up" in daemon.log() and "keeper.left_sandboxes" in daemon.log())
     daemon.start()
     goes_on(daemon, sandbox.id, init)
