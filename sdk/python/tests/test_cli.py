@@ -252,6 +252,16 @@ def test_a_terminal(cli: Any, bare_box: Sandbox) -> None:
     assert terminal.end() == 7
 
 
+def test_the_end_of_stdin_on_a_terminal(cli: Any, bare_box: Sandbox) -> None:
+    """It lasts: for a program that leaves the terminal's line mode with the ^D unread, and for the second that reads."""
+    late = "import os, select; select.select([0], [], []); os.execvp('bash', ['bash', '--norc', '-i'])"
+    assert cli("exec", "-it", bare_box.id, "--", "python3", "-c", late).stdout.rstrip().endswith("exit")
+    both = cli("exec", "-it", bare_box.id, "--", "sh", "-c", "cat; echo one; cat; echo two; exit 5", stdin="word\n", status=5).stdout.split()
+    assert both[-3:] == ["word", "one", "two"]
+    for _ in range(3):
+        cli("exec", "-it", bare_box.id, "--", "bash", "--norc", "-i")
+
+
 def test_the_prompt(cli: Any, python_box: Sandbox) -> None:
     terminal = Terminal("repl", "-s", python_box.id, "--language", "python", env=cli.env)
     terminal.until("python> ")

@@ -17,6 +17,10 @@ from .._sync.streams import CommandStream
 from .show import tell_cut
 
 
+# Seconds until the end of stdin is said again to a terminal: first, at most, and the factor between.
+AGAIN_FIRST, AGAIN_MOST, AGAIN_FACTOR = 0.2, 5.0, 1.5
+
+
 def size() -> tuple[int, int]:
     found = shutil.get_terminal_size()
     return found.columns, found.lines
@@ -40,14 +44,18 @@ def execute(box: Sandbox, command: list[str], stdin: bool, tty: bool, text: bool
 
 def follow(stream: CommandStream, stdin: bool, tty: bool, encoded: bool) -> CommandResult:
     before: Any = None
-    with stream:
-        for chunk in stream:
-            if chunk.type == "started" and stdin:
-                threading.Thread(target=feed, args=(stream,), daemon=True).start()
-                if tty and hasattr(signal, "SIGWINCH"):
-                    before = signal.signal(signal.SIGWINCH, lambda number, frame: resized(stream))
-            elif chunk.type == "stdout" or chunk.type == "stderr":
-                put(1 if chunk.type == "stdout" else 2, base64.b64decode(chunk.text) if encoded else chunk.text.encode("utf-8", "replace"))
+    ended = threading.Event()
+    try:
+        with stream:
+            for chunk in stream:
+                if chunk.type == "started" and stdin:
+                    threading.Thread(target=feed, args=(stream, tty, ended), daemon=True).start()
+                    if tty and hasattr(signal, "SIGWINCH"):
+                        before = signal.signal(signal.SIGWINCH, lambda number, frame: resized(stream))
+                elif chunk.type == "stdout" or chunk.type == "stderr":
+                    put(1 if chunk.type == "stdout" else 2, base64.b64decode(chunk.text) if encoded else chunk.text.encode("utf-8", "replace"))
+    finally:
+        ended.set()
     if before is not None:
         signal.signal(signal.SIGWINCH, before)
     assert stream.result is not None
@@ -63,11 +71,17 @@ def put(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data):]
 
 
-def feed(stream: CommandStream) -> None:
+def feed(stream: CommandStream, tty: bool, ended: threading.Event) -> None:
+    """A terminal's ^D is the end for one read alone, and none at all if the program leaves the terminal's line mode before it
+    reads it (bash at its start does: it finds a NUL). Our stdin's end lasts: it is said until the command has ended."""
     try:
         while data := os.read(0, 65536):
             stream.input(data)
         stream.input("", eof=True)
+        seconds = AGAIN_FIRST
+        while tty and not ended.wait(seconds):
+            stream.input("", eof=True)
+            seconds = min(seconds * AGAIN_FACTOR, AGAIN_MOST)
     except (OSError, SandalError):
         pass  # the command has ended, or closed its stdin
 
