@@ -20,8 +20,9 @@
 
 static int make_addr(const char *path, struct sockaddr_un *ret_addr, socklen_t *ret_len)
 {
+    bool abstract = !path || path[0] != '/';
     const char *name = path ? path : KG_INIT_ABSTRACT;
-    size_t at = path ? 0 : 1;
+    size_t at = abstract ? 1 : 0;
     size_t len = strlen(name);
 
     *ret_addr = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -29,7 +30,7 @@ static int make_addr(const char *path, struct sockaddr_un *ret_addr, socklen_t *
         return -ENAMETOOLONG;
     }
     memcpy(ret_addr->sun_path + at, name, len);
-    *ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at + len + (path ? 1 : 0));
+    *ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at + len + (abstract ? 0 : 1));
     return 0;
 }
 
@@ -45,7 +46,7 @@ int kg_init_sock_bind(const char *path)
     if (fd < 0) {
         return -errno;
     }
-    if (path && unlink(path) < 0 && errno != ENOENT) {
+    if (path && path[0] == '/' && unlink(path) < 0 && errno != ENOENT) {
         return -errno;
     }
     if (fchmod(fd, 0600) < 0) { /* its mode when bound, less the umask: never open for a moment */

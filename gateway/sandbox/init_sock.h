@@ -6,7 +6,8 @@
 #include <sys/types.h>
 
 /* A bound socket, close-on-exec. path: absolute; what was there is replaced, the new one is 0600.
- * NULL: the abstract name of init/args.h, in the caller's network namespace. fd or -errno. */
+ * Without a slash at its begin it is an abstract name, NULL the one of init/args.h, in the caller's
+ * network namespace. fd or -errno. */
 int kg_init_sock_bind(const char *path);
 /* Connects and makes sure that it is init_pid which listens, waiting up to wait_ms until it does.
  * fd (close-on-exec) or -errno: -ETIMEDOUT, -EPERM somebody else listens, -ESRCH init has gone. */

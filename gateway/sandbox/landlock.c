@@ -52,11 +52,11 @@ int kg_ll_begin(void)
     kg_ll_attr_t attr = {
         .fs = known_fs(abi),
         .net = abi >= 4 ? NET_BIND_AND_CONNECT_TCP : 0,
-        .scoped = abi >= 6 ? SCOPE_ABSTRACT_AND_SIGNAL : 0,
+        .scoped = abi >= KG_LL_ABI_SCOPES ? SCOPE_ABSTRACT_AND_SIGNAL : 0,
     };
-    size_t size = abi >= 6   ? sizeof(attr)
-                  : abi >= 4 ? offsetof(kg_ll_attr_t, scoped)
-                             : offsetof(kg_ll_attr_t, net);
+    size_t size = abi >= KG_LL_ABI_SCOPES ? sizeof(attr)
+                  : abi >= 4              ? offsetof(kg_ll_attr_t, scoped)
+                                          : offsetof(kg_ll_attr_t, net);
     if (abi == 0) {
         return -ENOSYS;
     }

@@ -14,6 +14,7 @@ typedef enum kg_ll_grant {
 } kg_ll_grant_t;
 
 /* What the kernel has: 0 = none, else its ABI's number (4: TCP, 6: signals, abstract sockets). */
+#define KG_LL_ABI_SCOPES 6
 int kg_ll_abi(void);
 /* A new set of rules that refuses all; fd or -errno. */
 int kg_ll_begin(void);

@@ -1,5 +1,5 @@
 /* sandal-init runs with the keeper's rights, so that as root the sandbox's processes can't signal,
- * trace or replace it (rootless they can: same user). */
+ * trace or replace it. Rootless they can end it, as they can all of their own: same user. */
 #include "gateway/sandbox/launcher_plain.h"
 
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include "gateway/sandbox/fsutil.h"
 #include "gateway/sandbox/init/args.h"
 #include "gateway/sandbox/init_sock.h"
+#include "gateway/sandbox/landlock.h"
 
 #define RUN_NAME_MAX 24 /* names of sockets in the run directory that must fit sun_path */
 #define FIRST_SPARE_FD 10
@@ -41,6 +42,20 @@ int kg_plain_probe(const kg_host_t *host, char ret_reason[160])
 static int socket_name(const char *id, char *ret, size_t cap)
 {
     return kg_format(ret, cap, "%s.init", id);
+}
+
+/* Where all sandboxes have one user id, it does not tell who connects: a named socket is anybody's.
+ * An abstract one that was made outside is closed to what Landlock holds, from ABI 6 on. Of these
+ * launchers `process` has Landlock, and alone leaves the filter to sandal-init. */
+static bool is_abstract(const kg_host_t *host, bool landlock)
+{
+    return !host->is_root && landlock && kg_ll_abi() >= KG_LL_ABI_SCOPES;
+}
+
+static int abstract_name(const kg_host_t *host, const char *id, char *ret, size_t cap)
+{
+    return kg_format(ret, cap, "sandal%s/%s", host->runtime_dir,
+                     id); /* make_paths has looked at its length */
 }
 
 int kg_plain_socket_path(const kg_host_t *host, const char *id, char *ret, size_t cap)
@@ -117,10 +132,12 @@ static int make_dirs(const kg_host_t *host, const kg_launch_t *l, kg_plain_fds_t
     return fds->run_dir < 0 ? -errno : 0;
 }
 
-static int make_socket(const kg_host_t *host, const kg_launch_t *l, kg_plain_fds_t *fds)
+static int
+make_socket(const kg_host_t *host, const kg_launch_t *l, bool landlock, kg_plain_fds_t *fds)
 {
     char path[SOCKET_PATH_MAX];
-    int r = kg_plain_socket_path(host, l->id, path, sizeof(path));
+    int r = is_abstract(host, landlock) ? abstract_name(host, l->id, path, sizeof(path))
+                                        : kg_plain_socket_path(host, l->id, path, sizeof(path));
     if (r < 0) {
         return r;
     }
@@ -265,7 +282,7 @@ int kg_plain_create(const kg_host_t *host,
     r = make_dirs(host, l, &fds);
     if (r == 0) {
         step = "make the socket of sandal-init";
-        r = make_socket(host, l, &fds);
+        r = make_socket(host, l, (init_flags & KG_INIT_FLAG_FILTER) != 0, &fds);
     }
     if (r == 0) {
         step = "start sandal-init";
@@ -287,7 +304,13 @@ int kg_plain_create(const kg_host_t *host,
 int kg_plain_connect(const kg_host_t *host, const char *id, pid_t init_pid)
 {
     char path[SOCKET_PATH_MAX];
-    int r = kg_plain_socket_path(host, id, path, sizeof(path));
+    char name[64];
+    int r = socket_name(id, name, sizeof(name));
+    if (r == 0 && faccessat(host->runtime_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+        r = abstract_name(host, id, path, sizeof(path));
+    } else if (r == 0) {
+        r = kg_plain_socket_path(host, id, path, sizeof(path));
+    }
     return r < 0 ? r : kg_init_sock_connect(path, init_pid, CONNECT_MS);
 }
 

@@ -1,6 +1,7 @@
 /* What launchers without a root of their own have in common (none, process): directories on the
  * host, STATE/sandboxes/ID/{workspace,home} and RUNTIME/ID, leaves 0700 of the sandbox's uid, and a
- * sandal-init that is reached at RUNTIME/ID.init. For workers: blocking. */
+ * sandal-init that is reached at RUNTIME/ID.init, or, under Landlock and an ordinary user, by
+ * an abstract name. For workers: blocking. */
 #ifndef KG_SANDBOX_LAUNCHER_PLAIN_H
 #define KG_SANDBOX_LAUNCHER_PLAIN_H
 

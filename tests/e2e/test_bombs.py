@@ -152,7 +152,7 @@ def test_memory_bomb_in_exec(client: Client, neighbour: Neighbour, way: str) -> 
 
 @held
 def test_full_disk(client: Client, neighbour: Neighbour) -> None:
-    with client.sandbox(template="base", limits={"disk_mib": 32} if ISOLATION != "bubblewrap" else {}) as box:
+    with client.sandbox(template="base", limits={"disk_mib": 32}) as box:
         if box.record["isolation"]["disk"] in (None, "none"):
             pytest.skip("no store with limits on this host")
         with neighbour.meanwhile():

@@ -151,7 +151,7 @@ static int setup(kg_init_t *in)
     }
     (void)umask(022);
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if ((in->flags & KG_INIT_FLAG_PIDNS) && !in->is_root) {
+    if (!in->is_root) {
         (void)prctl(PR_SET_DUMPABLE, 0); /* processes here have our uid: they don't trace us */
     }
     return r == 0 ? setup_signals(in) : r;

@@ -10,7 +10,7 @@ from typing import Any
 
 from .tries import attempt, first
 
-MAGIC, VERSION, HELLO, SPAWN, REPORT = 0x4B494731, 3, 1, 2, 6
+MAGIC, HELLO, SPAWN, REPORT = 0x4B494731, 1, 2, 6
 KEEPER, GATEWAY = 1, 2
 
 
@@ -64,12 +64,12 @@ def abstract_names(c: Any) -> str | None:
 
 @attempt("what only the keeper may ask of sandal-init")
 def ask_init(c: Any) -> str | None:
-    """As keeper and as gateway: says hello, asks for a report and for a process as root. Any answer is one too many."""
+    """Of its own and of a sibling's, as keeper and as gateway: says hello, asks for a report and for a process as root. Any answer is one too many."""
     def ask(role: int, name: str) -> str | None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
             s.settimeout(5)
             s.connect(name)
-            for frame in (_frame(HELLO, struct.pack("<II", role, 0)), _frame(REPORT, b""), _spawn()):
+            for frame in (_frame(c, HELLO, struct.pack("<II", role, 0)), _frame(c, REPORT, b""), _spawn(c)):
                 try:
                     s.send(frame)
                 except OSError:
@@ -77,17 +77,17 @@ def ask_init(c: Any) -> str | None:
             got = s.recv(65536)
             return f"{len(got)} bytes of an answer as role {role}" if got else None
 
-    names = ["\0" + c.init_name, *c.init_sockets]
+    names = ["\0" + c.init_name, *[s.replace("@", "\0", 1) if s[0] == "@" else s for s in c.init_sockets]]
     return first(*[lambda r=r, n=n: ask(r, n) for r in (KEEPER, GATEWAY) for n in names])
 
 
-def _frame(verb: int, body: bytes) -> bytes:
-    return struct.pack("<IHHII", MAGIC, VERSION, verb, 16 + len(body), 1) + body
+def _frame(c: Any, verb: int, body: bytes) -> bytes:
+    return struct.pack("<IHHII", MAGIC, c.init_version, verb, 16 + len(body), 1) + body
 
 
-def _spawn() -> bytes:
+def _spawn(c: Any) -> bytes:
     words = b"/bin/sh\0-c\0id > /tmp/by-a-forged-keeper\0/\0"
-    return _frame(SPAWN, struct.pack("<QQIIIIHHI", 99, 1024, 8, 0o22, 3, 0, 0, 0, 0) + words)
+    return _frame(c, SPAWN, struct.pack("<QQIIIIHHI", 99, 1024, 8, 0o22, 3, 0, 0, 0, 0) + words)
 
 
 @attempt("the name of sandal-init")
