@@ -254,6 +254,32 @@ def test_terminal_over_websocket(client: Client, box: Sandbox) -> None:
         assert got[-1]["exit_code"] == 0
 
 
+@pytest.mark.skipif(ISOLATION == "gvisor", reason="no terminals in gVisor's kernel")
+def test_a_terminal_is_come_back_to(box: Sandbox) -> None:
+    """Its client leaves; another one resizes it, interrupts what runs there by the key for it, and reads all from the start."""
+    pid = background(box, ["sh"], pty={"cols": 80, "rows": 24}, env={"PS1": "$ "})["pid"]
+
+    def ask(what: str, status: int = 204, **fields: Any) -> None:
+        box.client.call("POST", f"{box.path}/processes/{pid}/{what}", expect=status, json=fields)
+
+    first = Follower(box, pid)
+    ask("input", data="trap 'echo int''errupted' INT; echo be''gun; sleep 600\n")
+    first.until("begun")
+    second = Follower(box, pid)
+    second.until("begun")
+    ask("resize", cols=132, rows=43)
+    for cols, rows in ((0, 24), (80, 0), (100_000, 24)):
+        ask("resize", 400, cols=cols, rows=rows)
+    ask("input", data="\x03")
+    second.until("interrupted")
+    ask("input", data="stty size; exit 7\n")
+    assert second.end()["exit_code"] == first.end()["exit_code"] == 7
+    assert "43 132" in second.text and second.text == first.text
+    plain = background(box, ["sleep", "600"])["pid"]
+    box.client.error("POST", f"{box.path}/processes/{plain}/resize", 409, "conflict", json={"cols": 80, "rows": 24})
+    box.client.delete(f"{box.path}/processes/{plain}")
+
+
 def test_idempotency_key_runs_once(box: Sandbox) -> None:
     first = run(box, "echo x >> once; wc -l < once", key="exec-1")
     assert run(box, "echo x >> once; wc -l < once", key="exec-1")["stdout"] == first["stdout"] == "1\n"
