@@ -274,7 +274,7 @@ def test_operator_caps(client: Client) -> None:
             error = own.error("POST", "/v1/sandboxes", 400, "invalid_request",
                               json={"template": "base", "limits": {name: value}})
             assert error["pointer"] == f"/limits/{name}" and "at most" in error["message"]
-        if ISOLATION != "none":
+        if ISOLATION != "none" and os.geteuid() == 0:  # without control groups a limit that nobody asked for is left out
             with own.sandbox(template="base") as box:  # the template's are cut to the caps
                 assert box.record["limits"]["memory_mib"] == 512 and box.record["limits"]["pids"] == 150
                 assert box.record["network"]["mode"] == "none"
