@@ -561,6 +561,28 @@ def test_watch_recursive(empty: Sandbox) -> None:
     w.close()
 
 
+def test_an_upload_and_a_watch_of_a_name_of_any_bytes(empty: Sandbox) -> None:
+    """In pieces cut at odd places, and none of them beyond what was said."""
+    raw = b"odd\xff\xfe"
+    code = base64.b64encode(b"/workspace/" + raw).decode()
+    w = Watch(empty, path="/workspace")
+    upload = empty.client.call("POST", f"{empty.path}/fs/uploads", expect=201, headers={
+        **TUS, "Upload-Length": "6", "Upload-Metadata": f"path {base64.b64encode(raw).decode()}"}).headers["location"]
+    at = 0
+    for piece in (b"a", b"", b"bcde", b"f"):
+        patch(empty, upload, at, piece)
+        at += len(piece)
+    for wrong in ("-1", "x", "", "99999999999999999999"):
+        empty.client.call("PATCH", upload, headers={**OCTETS, "Upload-Offset": wrong}, content=b"z", expect=400)
+    assert empty.client.call("GET", f"{empty.path}/fs/file", params={"path_base64": code}, expect=200).content == b"abcdef"
+    for line in w.lines:
+        if line.strip():
+            event = json.loads(line)
+            assert event["path_base64"] == code and "\ufffd" in event["path"], event
+            break
+    w.close()
+
+
 def test_watch_ends_with_what_it_watches(empty: Sandbox) -> None:
     shell(empty, "mkdir t")
     w = Watch(empty, path="t")
