@@ -198,6 +198,27 @@ static void state_tells_what_the_kernel_said(void **state)
     rt_end(&t);
 }
 
+static void exit_that_keeps_the_kernel_ends_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *reply;
+        bool asked;
+    } cases[] = {
+        {"{\"status\":\"ok\",\"payload\":[{\"source\":\"ask_exit\",\"keepkernel\":true}]}", false},
+        {"{\"status\":\"ok\",\"payload\":[{\"source\":\"ask_exit\",\"keepkernel\":false}]}", true},
+        {"{\"status\":\"ok\",\"payload\":[{\"source\":\"ask_exit\",\"keepkernel\":null}]}", true},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(cases); i++) {
+        run_test_t t;
+        rt_begin(&t);
+        rt_message(&t, "execute_reply", cases[i].reply);
+        assert_int_equal(kg_mapper_state(t.mapper)->ask_exit, cases[i].asked);
+        rt_finish(&t, KG_RUN_OK);
+        rt_end(&t);
+    }
+}
+
 static void error_after_the_end_is_late_output(void **state)
 {
     (void)state;
@@ -256,6 +277,7 @@ int main(void)
         cmocka_unit_test(finish_of_a_killed_kernel_takes_its_word_for_want_of_memory),
         cmocka_unit_test(owner_events_stand_in_the_log),
         cmocka_unit_test(state_tells_what_the_kernel_said),
+        cmocka_unit_test(exit_that_keeps_the_kernel_ends_none),
         cmocka_unit_test(error_after_the_end_is_late_output),
         cmocka_unit_test(order_of_the_template_decides_the_type),
         cmocka_unit_test(heavy_is_told_by_size),
