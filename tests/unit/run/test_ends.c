@@ -212,6 +212,7 @@ static void exit_that_keeps_the_kernel_ends_none(void **state)
     for (size_t i = 0; i < KG_ARRAY_LEN(cases); i++) {
         run_test_t t;
         rt_begin(&t);
+        rt_open(&t);
         rt_message(&t, "execute_reply", cases[i].reply);
         assert_int_equal(kg_mapper_state(t.mapper)->ask_exit, cases[i].asked);
         rt_finish(&t, KG_RUN_OK);
