@@ -35,7 +35,7 @@ from sandal import (
 )
 from sandal import _config, _protocol
 from sandal._models import time_of
-from sandal._results import Result
+from sandal._results import DATAFRAME, Result
 
 RUN = "run-1"
 EVENTS: list[dict[str, Any]] = [
@@ -431,6 +431,16 @@ def test_what_is_saved(tmp_path: Path) -> None:
         "image/png": {"width": 1}, "whole": 1}, "main": False, "display_id": None})
     assert result.save(tmp_path / "a.png").read_bytes() == b"\x89PN" and result.save(tmp_path / "a.json").read_text() == '{"a": "é"}'
     assert result.save(tmp_path / "a.xyz").read_text() == "<svg/>" and result.save(tmp_path).name == "result.svg"
+    assert result.save(tmp_path / "B.PNG").read_bytes() == b"\x89PN"
+    for name, kind in (("a.pdf", "application/pdf"), ("a.jpeg", "image/jpeg")):  # and no picture of another type in it
+        with pytest.raises(ArgumentError, match=f"this result has no {kind}, but image/svg.xml, image/png, application/json, text/plain"):
+            result.save(tmp_path / name)
+        assert not (tmp_path / name).exists()
+    with pytest.raises(ArgumentError, match="no image/gif"):
+        result.save(tmp_path / "a.png", "image/gif")
+    assert result.save(tmp_path / "b.pdf", "text/plain").read_text() == "t"  # who says it is obeyed
+    table = Result({"type": DATAFRAME, "data": {}, "text": "", "formats": {DATAFRAME: {"rows": 0}}, "metadata": {}, "main": True, "display_id": None})
+    assert table.save(tmp_path / "t.json").read_text() == '{"rows": 0}'
     assert result.mimebundle(exclude=["image/svg+xml", "application/json"]) == (
         {"image/png": "iVBO", "text/plain": "t"}, {"image/png": {"width": 1}, "whole": 1})
 

@@ -25,6 +25,26 @@ export interface DataFrame {
   rows: number;
 }
 
+// The types that a file's suffix may mean, the likeliest first.
+const SUFFIXES: [suffix: string, types: string[]][] = [
+  [".plotly.json", ["application/vnd.plotly.v1+json"]],
+  [".dataframe.json", [FRAME]],
+  [".json", ["application/json", "application/vnd.plotly.v1+json", FRAME]],
+  [".txt", ["text/plain"]],
+  [".html", ["text/html"]],
+  [".htm", ["text/html"]],
+  [".md", ["text/markdown"]],
+  [".tex", ["text/latex"]],
+  [".png", ["image/png"]],
+  [".jpg", ["image/jpeg"]],
+  [".jpeg", ["image/jpeg"]],
+  [".svg", ["image/svg+xml"]],
+  [".gif", ["image/gif"]],
+  [".webp", ["image/webp"]],
+  [".pdf", ["application/pdf"]],
+  [".js", ["application/javascript"]],
+];
+
 function isBinary(type: string): boolean {
   return (/^(image|audio|video|font)\//.test(type) && type !== "image/svg+xml") || type === "application/pdf" || type === "application/octet-stream";
 }
@@ -75,9 +95,19 @@ export class Result implements ResultData {
     return new Blob([this.toBytes(type)], { type });
   }
 
-  /** Writes one of its formats to a file of the local machine. */
-  async save(path: string, type = this.type): Promise<void> {
-    await writeFile(path, this.toBytes(type));
+  /**
+   * Writes one of its formats to a file of the local machine, and resolves to its path. Unless `type` is named, the suffix chooses
+   * among the formats that are there: a SandalError `no_such_format` if they have none for it. A suffix that no format has, and
+   * none, get the richest.
+   */
+  async save(path: string, type?: string): Promise<string> {
+    await writeFile(path, this.toBytes(type ?? this.#typeFor(path)));
+    return path;
+  }
+
+  #typeFor(path: string): string {
+    const types = SUFFIXES.filter(([suffix]) => path.toLowerCase().endsWith(suffix)).flatMap(([, kinds]) => kinds);
+    return types.find((kind) => kind in this.formats) ?? types[0] ?? this.type;
   }
 
   /** The table with its types, when a data frame was shown. */

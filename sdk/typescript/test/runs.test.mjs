@@ -137,10 +137,18 @@ test("a figure has its bytes", async () => {
   const blob = figure.toBlob();
   assert.equal(blob.type, "image/png");
   assert.equal(blob.size, figure.toBytes().length);
-  const { mkdtemp, readFile, rm } = await import("node:fs/promises");
+  const { mkdtemp, readFile, readdir, rm } = await import("node:fs/promises");
   const dir = await mkdtemp("/tmp/sandal-sdk-");
-  await figure.save(`${dir}/figure.png`);
+  assert.equal(await figure.save(`${dir}/figure.png`), `${dir}/figure.png`);
   assert.deepEqual([...(await readFile(`${dir}/figure.png`)).subarray(0, 4)], png);
+  await figure.save(`${dir}/figure.TXT`);
+  assert.equal(await readFile(`${dir}/figure.TXT`, "utf8"), figure.formats["text/plain"]);
+  const error = await failure(figure.save(`${dir}/figure.svg`)); // and no picture of another type in it
+  assert.equal(error.code, "no_such_format");
+  assert.match(error.message, /no image\/svg\+xml, but .*image\/png/);
+  assert.deepEqual((await readdir(dir)).sort(), ["figure.TXT", "figure.png"]);
+  await figure.save(`${dir}/figure.other`);
+  assert.deepEqual([...(await readFile(`${dir}/figure.other`)).subarray(0, 4)], png);
   await rm(dir, { recursive: true });
 });
 

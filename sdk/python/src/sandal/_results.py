@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, Union
 
-from ._errors import CommandError, ExecutionError
+from ._errors import ArgumentError, CommandError, ExecutionError
 from ._models import JSON, Model
 
 if TYPE_CHECKING:
@@ -25,6 +25,16 @@ _SUFFIXES = {
     "application/json": ".json", "application/javascript": ".js", "application/vnd.plotly.v1+json": ".plotly.json",
     DATAFRAME: ".dataframe.json",
 }
+_OTHER_SUFFIXES = {".jpeg": "image/jpeg", ".htm": "text/html"}
+
+
+def _types_of(name: str) -> Optional[list[str]]:
+    """The media types that a file of that name may hold, the likeliest first; None: its suffix is not known."""
+    known = [(suffix, kind) for kind, suffix in _SUFFIXES.items()] + list(_OTHER_SUFFIXES.items())
+    found = sorted((pair for pair in known if name.lower().endswith(pair[0])), key=lambda pair: -len(pair[0]))
+    if not found:
+        return None
+    return [kind for _, kind in found] + ([kind for kind in _SUFFIXES if kind.endswith("+json")] if found[-1][0] == ".json" else [])
 
 
 def is_binary(media_type: str) -> bool:
@@ -55,8 +65,10 @@ class Result(Model):
         return data, {k: v for k, v in self.metadata.items() if k in data or k not in self.formats}
 
     def to_bytes(self, media_type: Optional[str] = None) -> bytes:
-        """The value of that type (the richest by default), decoded."""
+        """The value of that type (the richest by default), decoded. ArgumentError if it is not among the formats."""
         name = media_type or self.type
+        if name not in self.formats:
+            raise ArgumentError(f"this result has no {name}, but {', '.join(self.formats)}")
         value = self.formats[name]
         if is_binary(name) and isinstance(value, str):
             return base64.b64decode(value)
@@ -64,7 +76,8 @@ class Result(Model):
 
     def save(self, path: Union[str, os.PathLike[str]] = ".", media_type: Optional[str] = None) -> Path:
         """Writes it to a file and returns where. A directory gets a file named for `type`; the suffix of a file's name
-        chooses among the formats that are there (`save("plot.svg")`)."""
+        chooses among the formats that are there (`save("plot.svg")`), ArgumentError if they have none for it. A suffix that
+        no format has, and none, get `type`."""
         target = Path(path)
         if target.is_dir():
             kind = media_type or self.type
@@ -75,8 +88,8 @@ class Result(Model):
                 stem = f"result-{number}"
             target = found
         else:
-            by_suffix = [k for k, v in _SUFFIXES.items() if target.name.endswith(v) and k in self.formats]
-            kind = media_type or (by_suffix[0] if by_suffix else self.type)
+            wanted = _types_of(target.name) or [self.type]
+            kind = media_type or next((one for one in wanted if one in self.formats), wanted[0])
         target.write_bytes(self.to_bytes(kind))
         return target
 
