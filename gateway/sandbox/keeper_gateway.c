@@ -146,19 +146,22 @@ void keeper_gateway_lost(kg_keeper_t *k)
 
 /* A gateway that cannot start, as for a port that another program has, or that keeps crashing, is
  * no reason to end what lives: it is left as a keeper that is killed leaves it, until the next one
- * adopts it or its time as an orphan is over. */
+ * adopts it or its time as an orphan is over. Where nothing lives all is given back as at any stop:
+ * what was being made is nobody's yet, and a helper that stays would have the network's addresses.
+ */
 static void leave(kg_keeper_t *k, const char *reason)
 {
     unsigned running = 0;
     for (const kg_sb_t *sb = k->sandboxes; sb; sb = sb->next) {
         running += sb->state == KG_KP_RUNNING;
     }
-    k->leaving = true;
-    if (running > 0) {
-        kg_log(KG_LOG_WARN, "keeper.left_sandboxes",
-               "sandboxes=%u reason=\"%s\" orphan_timeout_s=%llu", running, reason,
-               (unsigned long long)k->opts.orphan_timeout_s);
+    if (running == 0) {
+        keeper_end_all(k);
+        return;
     }
+    k->leaving = true;
+    kg_log(KG_LOG_WARN, "keeper.left_sandboxes", "sandboxes=%u reason=\"%s\" orphan_timeout_s=%llu",
+           running, reason, (unsigned long long)k->opts.orphan_timeout_s);
 }
 
 static void plan_restart(kg_keeper_t *k)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import signal
 import socket
 import threading
+from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
@@ -426,6 +428,34 @@ def test_a_start_that_fails_leaves_what_lives(same_port: Daemon) -> None:
     assert first_init(sandbox.id) == init
     same_port.start()
     still_has(same_port, sandbox, init)
+
+
+def of(d: Daemon) -> list[str]:
+    """The live processes of it, by the directory that they name."""
+    found = []
+    for proc in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if str(d.state).encode() in proc.joinpath("cmdline").read_bytes():
+                found.append(proc.name)
+    return found
+
+
+@pytest.mark.parametrize("fill", ["off", "start"])
+def test_a_start_that_fails_and_has_nothing_to_leave_gives_all_back(fill: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        d = Daemon("--pools-fill", fill, listen=f"127.0.0.1:{other.getsockname()[1]}")
+        with pytest.raises(RuntimeError, match="Address already in use"):
+            d.start()
+        assert d.proc and d.proc.wait(10) == 2
+    try:
+        assert not of(d) and "keeper.left_" not in d.log(), d.log()
+        second = Daemon()
+        second.uid_base = d.uid_base
+        with second:  # the networks of that range are free
+            Client(second.url, second.key).sandbox(template="base").delete()
+            assert "Address already in use" not in second.log(), second.log()
+    finally:
+        d.remove()
 
 
 def test_sandbox_that_died_meanwhile_keeps_its_files(daemon: Daemon) -> None:
