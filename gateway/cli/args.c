@@ -67,11 +67,11 @@ static void print_wrapped(const char *left, const char *text)
     column = HELP_COLUMN;
     while (*text != '\0') {
         size_t word = strcspn(text, " ");
-        if (column + (int)word > 100 && column > HELP_COLUMN) {
+        if (column + 1 + (int)word > 100 && column > HELP_COLUMN) {
             printf("\n%*s", HELP_COLUMN, "");
             column = HELP_COLUMN;
         }
-        column += printf("%.*s ", (int)word, text);
+        column += printf("%s%.*s", column > HELP_COLUMN ? " " : "", (int)word, text);
         text += word;
         text += strspn(text, " ");
     }
@@ -97,7 +97,7 @@ static void print_option(const kg_option_t *option)
 void kg_args_help(const char *command, const char *summary)
 {
     printf("Usage: sandald %s [OPTIONS]\n\n%s\n\nOptions:\n", command, summary);
-    print_wrapped("-h, --help", "Show this");
+    print_wrapped("-h, --help", "Show this help");
     print_wrapped("-c, --config FILE",
                   "Read this JSON file; its keys are the names below, `a.b` as {\"a\":{\"b\":…}}");
     for (size_t i = 0; i < kg_options_count; i++) {

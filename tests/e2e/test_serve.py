@@ -37,6 +37,7 @@ def test_help_and_version() -> None:
     for command in ("serve", "check-config", "doctor", "keys", "completion", "version"):
         got = sandald(command, "--help")
         assert got.returncode == 0 and "Usage: sandald " + command in got.stdout, got
+        assert not re.search(" $", got.stdout, re.M), got.stdout
     assert sandald("version").stdout.startswith("sandald ")
     assert json.loads(sandald("version", "--json").stdout)["version"]
     assert sandald("nope").returncode == 2 and sandald().returncode == 2
