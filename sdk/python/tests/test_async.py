@@ -13,6 +13,7 @@ from conftest import not_elsewhere, own_daemon
 from harness.daemon import ISOLATION, Daemon
 
 from sandal import (
+    APIConnectionError,
     APIError,
     ArgumentError,
     AsyncSandal,
@@ -603,6 +604,16 @@ async def test_a_watch(bare: AsyncSandbox) -> None:
             if event.type == "deleted":
                 break
     assert ("created", "a") in seen and ("moved", "b") in seen and seen[-1] == ("deleted", "b")
+
+
+async def test_who_does_not_answer_is_named(daemon: Daemon) -> None:
+    plain = daemon.url.replace("http:", "https:")
+    for url, words in (("http://127.0.0.1:1", "refused|failed"), ("unix:/none/such", "No such file"),
+                       (plain, "; if it speaks plain HTTP there, its address begins with http://")):
+        async with AsyncSandal(daemon.key, url, max_retries=1, timeout=10) as api:
+            with pytest.raises(APIConnectionError, match=f"^{url} does not answer: .*({words})") as caught:
+                await api.sandboxes.list()
+            assert str(caught.value).count(url) == 1
 
 
 @own_daemon

@@ -14,6 +14,7 @@ from conftest import not_elsewhere, own_daemon
 from harness.daemon import ISOLATION, Daemon
 
 from sandal import (
+    APIConnectionError,
     APIError,
     ArgumentError,
     Sandal,
@@ -602,6 +603,16 @@ def test_a_watch(bare: Sandbox) -> None:
             if event.type == "deleted":
                 break
     assert ("created", "a") in seen and ("moved", "b") in seen and seen[-1] == ("deleted", "b")
+
+
+def test_who_does_not_answer_is_named(daemon: Daemon) -> None:
+    plain = daemon.url.replace("http:", "https:")
+    for url, words in (("http://127.0.0.1:1", "refused|failed"), ("unix:/none/such", "No such file"),
+                       (plain, "; if it speaks plain HTTP there, its address begins with http://")):
+        with Sandal(daemon.key, url, max_retries=1, timeout=10) as api:
+            with pytest.raises(APIConnectionError, match=f"^{url} does not answer: .*({words})") as caught:
+                api.sandboxes.list()
+            assert str(caught.value).count(url) == 1
 
 
 @own_daemon

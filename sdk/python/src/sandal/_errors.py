@@ -22,10 +22,19 @@ class ArgumentError(SandalError, ValueError):
 
 
 class APIConnectionError(SandalError):
-    """The daemon cannot be reached, or the connection broke and could not be made again in time. `sent`: the daemon may
-    have got the request."""
+    """The daemon cannot be reached, or the connection broke and could not be made again in time; its message begins with
+    the address. `sent`: the daemon may have got the request."""
 
     sent: bool = True
+
+    def at(self, address: str) -> None:
+        """Names the address that was asked, once."""
+        words = str(self)
+        if words.startswith(address):
+            return
+        if address.startswith("https:") and "SSL" in words and "CERTIFICATE" not in words:
+            words += "; if it speaks plain HTTP there, its address begins with http://"
+        self.args = (f"{address}{': ' if self.sent else ' does not answer: '}{words}",)
 
 
 class APITimeoutError(APIConnectionError):

@@ -308,6 +308,7 @@ class AsyncByteStream(AsyncReader[bytes]):
                     return
                 raise
             except APIConnectionError as error:
+                self._http.locate(error)
                 if self._done and self._etag is None and self.anew is None:
                     raise  # nothing tells whether the rest is that of the same file
                 backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
@@ -398,7 +399,8 @@ class AsyncWatch(AsyncReader[FileEvent]):
                         if event.type != "watching":
                             yield event
                 return
-            except APIConnectionError:
+            except APIConnectionError as error:
+                self._http.locate(error)
                 backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
                 seconds = backoff.wait()
                 if seconds is None:

@@ -121,6 +121,11 @@ class AsyncTransport:
         until = time.monotonic() + (self.timeout if self.timeout is not None else float("inf"))
         return cast("httpx.Response", await self._repeat(request, until, attempt, retry))
 
+    def locate(self, error: SandalError) -> None:
+        """Which daemon it was that could not be reached."""
+        if isinstance(error, APIConnectionError):
+            error.at(self.address.text)
+
     async def _repeat(self, request: Request, until: float, attempt: Any, retry: bool = True) -> Any:
         await self.close_left()
         backoff = Backoff(self.max_retries if retry else 0, until)
@@ -134,6 +139,7 @@ class AsyncTransport:
                     return b""
                 raise
             except SandalError as error:
+                self.locate(error)
                 sent = error.sent if isinstance(error, APIConnectionError) else False
                 maybe_done = maybe_done or sent
                 seconds = backoff.wait(_protocol.asked_wait(error)) if _protocol.may_repeat(request, error, sent) else None

@@ -307,6 +307,7 @@ class ByteStream(Reader[bytes]):
                     return
                 raise
             except APIConnectionError as error:
+                self._http.locate(error)
                 if self._done and self._etag is None and self.anew is None:
                     raise  # nothing tells whether the rest is that of the same file
                 backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
@@ -397,7 +398,8 @@ class Watch(Reader[FileEvent]):
                         if event.type != "watching":
                             yield event
                 return
-            except APIConnectionError:
+            except APIConnectionError as error:
+                self._http.locate(error)
                 backoff = backoff or Backoff(None, time.monotonic() + _protocol.RECONNECT_TIME)
                 seconds = backoff.wait()
                 if seconds is None:

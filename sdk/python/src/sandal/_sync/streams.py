@@ -153,6 +153,7 @@ class EventStream(Reader[ChunkT], Generic[ChunkT, EndT]):
                 elif not feed.late and response.status_code != 204:
                     raise APIConnectionError("the stream ended before its result")
             except (APIConnectionError, RateLimitError, UnavailableError) as error:
+                self._http.locate(error)
                 if feed.done:
                     if (kept := feed.last) is not None:
                         yield kept

@@ -401,7 +401,7 @@ def start() -> None:
     try:
         sys.exit(app(prog_name="sandal", standalone_mode=plain))
     except APIConnectionError as error:
-        tell("connection", str(error), None, f"{SETTINGS.client().base_url} does not answer: {error}")
+        tell("connection", str(error))
         sys.exit(NOT_REACHED)
     except APIError as error:
         tell(error.code, error.message, error.hint, error.message if isinstance(error, NotFoundError) else str(error))
