@@ -158,6 +158,17 @@ static int set_bool(kg_config_t *config, const kg_option_t *option, const char *
     return 0;
 }
 
+/* An empty path would be the directory that someone happens to stand in. */
+static bool names_path(const kg_option_t *option)
+{
+    return option->metavar && choice_valid("DIR|FILE|PATH", option->metavar);
+}
+
+static int empty_path(const kg_option_t *option, kg_err_t *err)
+{
+    return kg_err_set(err, KG_ERR_CONFIG, "%s: an empty path", option->key);
+}
+
 int kg_config_set_text(
     kg_config_t *config, const kg_option_t *option, const char *text, bool append, kg_err_t *err)
 {
@@ -172,6 +183,9 @@ int kg_config_set_text(
         r = string_set(field(config, option), text);
         break;
     case KG_OPTION_STRING:
+        if (*text == '\0' && names_path(option)) {
+            return empty_path(option, err);
+        }
         r = string_set(field(config, option), text);
         break;
     case KG_OPTION_BOOL:
@@ -234,6 +248,10 @@ set_json_list(kg_config_t *config, const kg_option_t *option, json_t *value, kg_
         if (!json_is_string(item)) {
             list_clear(&list);
             return kg_err_set(err, KG_ERR_CONFIG, "%s: item %zu is not a string", option->key, i);
+        }
+        if (json_string_length(item) == 0 && names_path(option)) {
+            list_clear(&list);
+            return empty_path(option, err);
         }
         if (list_add(&list, json_string_value(item), json_string_length(item)) < 0) {
             list_clear(&list);

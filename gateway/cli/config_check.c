@@ -296,14 +296,10 @@ static int check_variable(const char *text, kg_err_t *err)
 /* What every sandbox sees must be there, and not by an accident be everything. */
 static int check_sandbox_file(const char *path, kg_err_t *err)
 {
-    static const char *const never[] = {"/",     "/etc", "/root", "/home", "/var", "/var/lib",
-                                        "/proc", "/sys", "/dev",  "/run",  "/tmp"};
     struct stat st;
 
-    for (size_t i = 0; i < KG_ARRAY_LEN(never); i++) {
-        if (strcmp(path, never[i]) == 0) {
-            return kg_err_set(err, KG_ERR_CONFIG, "sandbox_files: %s is too much to show", path);
-        }
+    if (kg_path_is_system(path)) {
+        return kg_err_set(err, KG_ERR_CONFIG, "sandbox_files: %s is too much to show", path);
     }
     if (strstr(path, "/../") || strstr(path, "/./") || strstr(path, "//")) {
         return kg_err_set(err, KG_ERR_CONFIG, "sandbox_files: %s is not a plain path", path);

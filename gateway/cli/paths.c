@@ -28,6 +28,18 @@ char *kg_path_default_state(void)
     return kg_strdup_printf("%s/.local/state/sandal", home ? home : "/tmp");
 }
 
+bool kg_path_is_system(const char *path)
+{
+    static const char *const system[] = {"/",     "/etc", "/root", "/home", "/var", "/var/lib",
+                                         "/proc", "/sys", "/dev",  "/run",  "/tmp"};
+    for (size_t i = 0; i < KG_ARRAY_LEN(system); i++) {
+        if (strcmp(path, system[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool exists(const char *path)
 {
     return path && access(path, F_OK) == 0;

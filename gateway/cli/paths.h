@@ -18,6 +18,8 @@ kg_path_data_home(void); /* $XDG_DATA_HOME or ~/.local/share: a user's own templ
  * more, or no memory. */
 char *kg_path_jupyter_kernels(size_t n);
 char *kg_path_absolute(const char *path);
+/* Is it a directory that the whole system shares (/, /etc, /tmp, ...), written plainly? */
+bool kg_path_is_system(const char *path);
 char *kg_path_exe_dir(void); /* directory of the running program */
 /* mkdir -p, the last one with mode and (as root) owner uid:gid. */
 int kg_path_make(const char *path, unsigned mode, uid_t uid, gid_t gid, kg_err_t *err);

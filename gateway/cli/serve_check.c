@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "gateway/base/str.h"
+#include "gateway/cli/dirs_check.h"
 #include "gateway/cli/keeper_args.h"
 #include "gateway/cli/paths.h"
 #include "gateway/cli/reach.h"
@@ -61,8 +62,20 @@ static char *socket_dir(const kg_config_t *config, const char *listen)
     return dir;
 }
 
-/* The program, the templates, the certificates and the folders of unix sockets, which the gateway
- * gets at as its own user. */
+/* What is there of the way to state_dir, malloc'd; state_dir itself the keeper gives to the user.
+ */
+static char *state_way(const char *state_dir)
+{
+    char *way = kg_dirs_there(state_dir);
+    if (way && strcmp(way, state_dir) == 0) {
+        char *slash = strrchr(way, '/');
+        slash[slash == way] = '\0';
+    }
+    return way;
+}
+
+/* The program, the templates, the certificates, the folders of unix sockets and the way to the
+ * state, which the gateway gets at as its own user. */
 static int check_reach(const kg_config_t *config, const char *exe_dir, kg_err_t *err)
 {
     uid_t uid = 0;
@@ -75,7 +88,7 @@ static int check_reach(const kg_config_t *config, const char *exe_dir, kg_err_t 
     }
     KG_AUTO_FREE char *program = kg_strdup_printf("%s/sandald", exe_dir);
     KG_AUTO_FREE kg_reach_t *paths = calloc(
-        config->template_dirs.count + config->kernelspec_dirs.count + sockets + 3, sizeof(*paths));
+        config->template_dirs.count + config->kernelspec_dirs.count + sockets + 4, sizeof(*paths));
     KG_AUTO_FREE char **dirs = calloc(sockets, sizeof(*dirs));
     if (!program || !paths || !dirs) {
         return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
@@ -96,6 +109,10 @@ static int check_reach(const kg_config_t *config, const char *exe_dir, kg_err_t 
         if (dirs[i]) {
             paths[count++] = (kg_reach_t){dirs[i], W_OK | X_OK};
         }
+    }
+    KG_AUTO_FREE char *state = state_way(config->state_dir);
+    if (state) {
+        paths[count++] = (kg_reach_t){state, X_OK};
     }
     r = kg_reach_check(config->gateway_user, uid, gid, paths, count, err);
     for (size_t i = 0; i < sockets; i++) {
@@ -119,6 +136,7 @@ int kg_serve_check(const kg_config_t *config, const char *exe_dir, kg_err_t *err
                                    config->cors.origins.count, config->no_auth, err);
     r = r == 0 ? check_dirs("template_dirs", &config->template_dirs, err) : r;
     r = r == 0 ? check_dirs("kernelspec_dirs", &config->kernelspec_dirs, err) : r;
+    r = r == 0 ? kg_dirs_check(config, err) : r;
     if (r == 0 && geteuid() == 0) {
         r = check_reach(config, exe_dir, err);
     }

@@ -132,11 +132,13 @@ static int open_inet(const char *text, kg_edge_socket_t *ret, kg_err_t *err)
     return 0;
 }
 
-/* True when the socket file at addr is left over: nobody accepts there. */
+/* True when there is a socket file at addr that is left over: nobody accepts there. */
 static bool stale(const sock_addr_t *addr)
 {
     KG_AUTO_CLOSE int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    return fd >= 0 && connect(fd, &addr->sa, sizeof(addr->un)) < 0 && errno == ECONNREFUSED;
+    struct stat st; /* at a file that is no socket a connection is refused as well */
+    return fd >= 0 && lstat(addr->un.sun_path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+           connect(fd, &addr->sa, sizeof(addr->un)) < 0 && errno == ECONNREFUSED;
 }
 
 static int bind_unix(int fd, const sock_addr_t *addr, unsigned mode)

@@ -10,10 +10,11 @@ import resource
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 from urllib.parse import urlsplit
 
 import httpx
@@ -96,6 +97,22 @@ def test_check_config(tmp_path: Path) -> None:
     assert got.returncode == 2 and "no_auth is refused" in got.stderr
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory whose path is short enough for a runtime directory below it."""
+    with tempfile.TemporaryDirectory(prefix="sandal-", dir="/tmp") as made:
+        yield let_in(Path(made))
+
+
+def let_in(path: Path) -> Path:
+    """The gateway's user, whom pytest's directories keep out."""
+    for part in (path, *path.parents):
+        if part == Path("/tmp"):
+            break
+        os.chmod(part, 0o755)
+    return path
+
+
 REFUSED = {
     "cors.origins: without keys": ["--no-auth", "--cors-origins", "*"],
     "cors.origins: `foo`": ["--cors-origins", "foo"],
@@ -107,17 +124,54 @@ REFUSED = {
     "proxy_listen": ["--listen", "127.0.0.1:7", "--proxy-listen", "127.0.0.1:7"],
     "gateway_user": ["--gateway-user", "nobody-of-this-name"],
     "cannot write in /etc": ["--listen", "unix:/etc/sandal.sock"],
+    "listen: unix:/nowhere/s: there is no directory /nowhere": ["--listen", "unix:/nowhere/s"],
+    "listen: unix:/etc/passwd is there already": ["--listen", "unix:/etc/passwd"],
+    "state_dir: an empty path": ["--state-dir", ""],
+    "state_dir: /proc": ["--state-dir", "/proc/x/y"],
+    "state_dir: /sys": ["--state-dir", "/sys/x"],
+    "state_dir: /etc/passwd: not a directory": ["--state-dir", "/etc/passwd"],
+    "state_dir: /etc/passwd/x: Not a directory": ["--state-dir", "/etc/passwd/x"],
+    "state_dir: /proc/self/cwd: a symbolic link": ["--state-dir", "/proc/self/cwd"],
+    "state_dir: /tmp/: the whole system has it": ["--state-dir", "/tmp/"],
+    "state_dir: longer than 200 bytes": ["--state-dir", "/tmp/" + "x" * 196],
+    "cannot get at /root": ["--state-dir", "/root/sandal-test/state"],
+    "runtime_dir: /proc": ["--runtime-dir", "/proc/x"],
+    "runtime_dir: /var/tmp: not a directory that belongs": ["--runtime-dir", "/var/tmp"],
+    "template_dirs: an empty path": ["--config", '{"template_dirs": [""]}'],
+    "tls.key: an empty path": ["--tls-key", ""],
 }
 
 
 @pytest.mark.parametrize("says", REFUSED)
 def test_check_config_refuses_what_serve_refuses(says: str, tmp_path: Path) -> None:
-    if os.geteuid() != 0 and ("gateway_user" in says or "write" in says):
+    if os.geteuid() != 0 and ("gateway_user" in says or "write" in says or "get at" in says):
         pytest.skip("of a daemon that root starts")
+    options = list(REFUSED[says])
+    if options[0] == "--config":
+        options[1] = str(tmp_path / "config.json")
+        (tmp_path / "config.json").write_text(REFUSED[says][1])
+    before = list(let_in(tmp_path).iterdir())
     for command in ("check-config", "serve"):
-        got = sandald(command, "--state-dir", str(tmp_path / "state"), *REFUSED[says])
+        got = sandald(command, "--state-dir", str(tmp_path / "state"), *options)
         assert got.returncode == 2 and says in got.stderr, got
-    assert not list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == before
+
+
+def test_check_config_makes_nothing_of_what_serve_makes(short: Path) -> None:
+    """Directories below others that are not there yet, and a socket in the state directory."""
+    state = short / "a" / "state"
+    got = sandald("check-config", "--state-dir", str(state), "--listen", f"unix:{state}/s.sock", "--runtime-dir", str(short / "r" / "un"))
+    assert got.returncode == 0, got.stderr
+    assert not list(short.iterdir())
+
+
+def test_a_state_directory_at_its_limit_in_length(short: Path) -> None:
+    state = short / ("x" * (200 - len(str(short)) - 1))
+    state.mkdir()
+    assert len(str(state)) == 200
+    with Daemon("--runtime-dir", str(short / "r"), state=state) as daemon:
+        sandbox = Client(daemon.url, daemon.key).sandbox(template=TEMPLATE)
+        assert sandbox.run("1+1")["text"] == "2" and sandbox.post("/exec", {"cmd": "pwd"})["exit_code"] == 0
 
 
 @pytest.mark.smoke
@@ -164,7 +218,7 @@ def test_second_daemon_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
         run = d.state / "run"
         before = sorted(run.rglob("*"))
         same_state = Daemon("--runtime-dir", str(run), "--gateway-user", "nobody", state=d.state)
-        same_run = Daemon("--runtime-dir", str(run), state=tmp_path)
+        same_run = Daemon("--runtime-dir", str(run), state=let_in(tmp_path))
         said = refusal(same_state)
         assert str(d.state) in said and f"pid {d.pid}" in said and "--state-dir" in said and "temporarily" not in said
         assert f"{run} already" in refusal(same_run)
@@ -180,11 +234,7 @@ def test_second_daemon_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    os.chmod(tmp_path, 0o755)
-    for parent in tmp_path.parents:
-        if parent == Path("/tmp"):
-            break
-        os.chmod(parent, 0o755)
+    let_in(tmp_path)
     subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost", "-addext",
                     "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", "key.pem", "-out", "cert.pem"],
                    cwd=tmp_path, check=True, capture_output=True)

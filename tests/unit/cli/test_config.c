@@ -132,10 +132,17 @@ static void load_json_key_in_both_its_forms_is_an_error(void **state)
 static void load_json_wrong_type_is_an_error(void **state)
 {
     static const char *const bad[] = {
-        "{\"listen\":\"127.0.0.1:1\"}", "{\"listen\":[1]}",
-        "{\"no_auth\":\"yes\"}",        "{\"limits\":{\"queue\":1.5}}",
-        "{\"limits\":{\"queue\":-1}}",  "{\"timeouts\":{\"run\":\"5\"}}",
-        "{\"isolation\":\"some\"}",     "{\"state_dir\":null}",
+        "{\"listen\":\"127.0.0.1:1\"}",
+        "{\"listen\":[1]}",
+        "{\"no_auth\":\"yes\"}",
+        "{\"limits\":{\"queue\":1.5}}",
+        "{\"limits\":{\"queue\":-1}}",
+        "{\"timeouts\":{\"run\":\"5\"}}",
+        "{\"isolation\":\"some\"}",
+        "{\"state_dir\":null}",
+        "{\"state_dir\":\"\"}",
+        "{\"tls\":{\"key\":\"\"}}",
+        "{\"template_dirs\":[\"/t\",\"\"]}",
     };
     for (size_t i = 0; i < KG_ARRAY_LEN(bad); i++) {
         kg_err_t err = {0};

@@ -661,6 +661,22 @@ static void socket_that_may_not_be_made_says_who_would_make_it(void **state)
     assert_int_equal(0, rmdir(dir));
 }
 
+static void a_file_where_the_socket_would_be_stays(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/kg-file-XXXXXX";
+    char address[64];
+    kg_err_t err = {0};
+    kg_edge_socket_t opened;
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    snprintf(address, sizeof(address), "unix:%s", path);
+    assert_true(kg_edge_socket_open(address, 0, &opened, &err) < 0);
+    assert_non_null(strstr(err.message, path));
+    assert_int_equal(0, unlink(path)); /* it is there still */
+}
+
 static void bad_addresses_are_named(void **state)
 {
     (void)state;
@@ -716,6 +732,7 @@ int main(void)
         cmocka_unit_test(one_connection_too_many_gets_503),
         T(drain_finishes_exchanges_and_refuses_new_ones),
         cmocka_unit_test(unix_and_inet6_listeners_serve),
+        cmocka_unit_test(a_file_where_the_socket_would_be_stays),
         cmocka_unit_test(socket_that_may_not_be_made_says_who_would_make_it),
         cmocka_unit_test(bad_addresses_are_named),
     };
