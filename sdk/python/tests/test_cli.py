@@ -52,7 +52,8 @@ def test_run(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
     assert told["text"] == "'é'" and told["status"] == "ok" and told["results"][0]["type"] == "text/plain" and "seq" not in told
     assert json.loads(cli("--json", "run", "-s", python_box.id, "-c", "1/0", status=1).stdout)["error"]["name"] == "ZeroDivisionError"
     assert "either a FILE or -c CODE, or the code on stdin" in cli("run", status=2).stderr
-    assert "none.py" in cli("run", "none.py", "-s", python_box.id, status=3).stderr
+    assert cli("run", "none.py", "-s", python_box.id, status=4).stderr == "sandal: none.py: No such file or directory\n"
+    assert cli("run", tmp_path, "-s", python_box.id, status=3).stderr == f"sandal: {tmp_path}: Is a directory\n"
     (tmp_path / "binary.py").write_bytes(b"x = 1\n\xff")
     assert "sandal: binary.py is no text in UTF-8" in cli("run", "binary.py", "-s", python_box.id, status=3).stderr
 
@@ -80,6 +81,11 @@ def test_arguments_of_a_file(cli: Any, python_box: Sandbox, tmp_path: Path) -> N
     got = cli("run", "-s", python_box.id, "args.py", "a b", "--", "-v")
     assert got.stdout == "['args.py', 'a b', '-v']\n"
     assert cli("run", "args.py", "-s", python_box.id).stdout == "['args.py']\n"
+    (tmp_path / "file.py").write_text("print(__file__)")
+    for name, whole in (("file.py", "/file.py"), (str(tmp_path / "file.py"), str(tmp_path / "file.py"))):
+        said = cli("run", name, "-s", python_box.id).stdout.strip()
+        assert said.endswith(whole) and said.startswith("/")  # below the directory that the code is in
+    assert "NameError" in cli("run", "-", stdin="print(__file__)", status=1).stderr
     assert "arguments are for" in cli("run", "-s", python_box.id, "-", "x", stdin="1", status=2).stderr
 
 
@@ -100,14 +106,24 @@ def test_faults_as_json(cli: Any, bare_box: Sandbox) -> None:
                                     (("ps",), {"SANDAL_URL": "http://127.0.0.1:1"}, 6, "connection"), (("ps",), {"SANDAL_URL": "x"}, 2, "usage"),
                                     (("create", "none-such"), {}, None, None), (("nonsense",), {}, 2, "usage"),
                                     (("run", "-c", "1", "--timeout", "x"), {}, 2, "usage"), (("cp", "a", "b"), {}, 2, "usage"),
-                                    (("run", "none.py"), {}, 3, "failed")):
+                                    (("cp", "mine:a", "mine:b"), {}, 2, "usage"), (("run", "none.py"), {}, 4, "not_found"),
+                                    (("cp", "none", f"{bare_box.id}:x"), {}, 4, "not_found"), (("cp", f"{bare_box.id}:none", "x"), {}, 4, "not_found")):
         done = subprocess.run([*COMMAND, "--json", *argv], env={**cli.env, **env}, capture_output=True, text=True, timeout=60)
         told = json.loads(done.stderr)["error"]
         assert done.stdout == "" and sorted(told) == ["code", "hint", "message"] and told["message"], argv
         assert status is None or (done.returncode, told["code"]) == (status, code), (argv, done.returncode, told)
         assert done.returncode > 1
     assert cli("--json", "run", "-s", bare_box.id, "-l", "python", "-c", "while True: pass", "--timeout", "0.3", status=124).stderr == ""
-    assert "sandal --json ps" in json.loads(cli("ps", "--json", status=2).stderr)["error"]["hint"]
+
+
+def test_json_behind_the_command(cli: Any, bare_box: Sandbox) -> None:
+    """It is taken there, too, but what is of the command in the sandbox stays that one's."""
+    assert bare_box.id in [one["id"] for one in json.loads(cli("ps", "--json").stdout)]
+    assert json.loads(cli("exec", "--json", bare_box.id, "echo", "x").stdout)["stdout"] == "x\n"
+    assert cli("exec", bare_box.id, "echo", "--json").stdout == "--json\n"
+    assert json.loads(cli("run", "none.py", "--json", status=4).stderr)["error"]["code"] == "not_found"
+    assert json.loads(cli("ps", "--none", "--json", status=2).stderr)["error"]["message"].startswith("No such option: --none")
+    assert "--json" in cli("ps", "--help").stdout
 
 
 def test_pictures(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
@@ -339,7 +355,8 @@ def test_cp(cli: Any, bare_box: Sandbox, tmp_path: Path) -> None:
     assert (tmp_path / "back/sub/b").read_bytes() == b"\x00\xff" and {Path(one["target"]).name for one in told} == {"a.sh", "b"}
     cli("cp", f"{bare_box.id}:one.sh", ".")
     assert (tmp_path / "one.sh").stat().st_mode & 0o777 == (tmp_path / "back/a.sh").stat().st_mode & 0o777 == 0o755
-    assert "SANDBOX:PATH" in cli("cp", "a", "b", status=2).stderr
+    for pair in (("a", "b"), ("mine:a", "mine:b")):
+        assert cli("cp", *pair, status=2).stderr == "sandal: exactly one of the two must be SANDBOX:PATH\n"
     assert "no" in cli("cp", f"{bare_box.id}:none", ".", status=4).stderr.lower()
     assert cli("cp", f"{bare_box.id}:one.sh", "-").stdout == "#!/bin/sh\necho ran\n"
     cli("cp", "-", f"{bare_box.id}:piped", stdin="by a pipe")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
+import os
 import re
 import signal
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generator, List, NoReturn, Optional, cast
+from typing import Any, Callable, Generator, List, NoReturn, Optional, cast, get_type_hints
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
@@ -52,6 +55,29 @@ class Settings:
 SETTINGS = Settings()
 
 
+JSON_HELP = "JSON on stdout, and faults as JSON on stderr, for scripts."
+
+
+def command(name: Optional[str] = None, **settings: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Of the program; each takes --json behind its name, too."""
+
+    def made(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def called(*arguments: Any, json_too: bool, **options: Any) -> None:
+            SETTINGS.json = SETTINGS.json or json_too
+            function(*arguments, **options)
+
+        hints = {**get_type_hints(function), "json_too": bool}
+        more = inspect.Parameter("json_too", inspect.Parameter.KEYWORD_ONLY, default=typer.Option(False, "--json", help=JSON_HELP))
+        whole = [*inspect.signature(function).parameters.values(), more]
+        called.__annotations__ = hints
+        cast(Any, called).__signature__ = inspect.Signature([one.replace(annotation=hints[one.name]) for one in whole])
+        app.command(name, **settings)(called)
+        return function
+
+    return made
+
+
 def version(wanted: bool) -> None:
     if wanted:
         print(f"sandal {__version__}")
@@ -61,7 +87,7 @@ def version(wanted: bool) -> None:
 @app.callback()
 def options(url: Optional[str] = typer.Option(None, "--url", envvar="SANDAL_URL", help="Address of the daemon."),
             key: Optional[str] = typer.Option(None, "--key", envvar="SANDAL_API_KEY", help="API key.", show_envvar=True),
-            as_json: bool = typer.Option(False, "--json", help="JSON on stdout, and faults as JSON on stderr, for scripts."),
+            as_json: bool = typer.Option(False, "--json", help=JSON_HELP),
             _version: bool = typer.Option(False, "--version", callback=version, is_eager=True, help="Print the version.")) -> None:
     SETTINGS.url, SETTINGS.key, SETTINGS.json = url, key, as_json
 
@@ -117,7 +143,7 @@ def place(sandbox: Optional[str], template: Optional[str], language: Optional[st
         yield made
 
 
-@app.command()
+@command()
 def run(file: Optional[str] = typer.Argument(None, help="File with the code; - for stdin."),
         arguments: Optional[List[str]] = typer.Argument(None, metavar="[ARG]...", help="sys.argv of a Python file; after -- what begins with -."),
         code: Optional[str] = typer.Option(None, "-c", "--code", help="The code itself."),
@@ -144,7 +170,10 @@ def run(file: Optional[str] = typer.Argument(None, help="File with the code; - f
         shower = Shower(images)
         options: dict[str, Any] = {"language": None if context else language, "timeout": timeout}
         if file is not None and ALIASES.get(language or "", language) == "python":
-            box.run_code(f"__import__('sys').argv = {[file, *(arguments or [])]!r}", context=context, language=options["language"], silent=True)
+            as_script = f"__import__('sys').argv = {[file, *(arguments or [])]!r}"
+            if not from_stdin:  # as Python has it: whole, by the directory that the code is in
+                as_script += "; __file__ = __import__('os').path.abspath(__import__('sys').argv[0])"
+            box.run_code(as_script, context=context, language=options["language"], silent=True)
         elif arguments:
             fail("arguments are for a FILE of Python")
         if not sys.stdin.isatty() and not from_stdin and ASKS.search(text):
@@ -164,7 +193,7 @@ def shaped(execution: Execution) -> dict[str, Any]:
     return {k: v for k, v in execution.raw.items() if k not in ("type", "seq")}
 
 
-@app.command("repl")
+@command("repl")
 def repl_command(language: Optional[str] = LANGUAGE, sandbox: Optional[str] = SANDBOX_OPTION, template: Optional[str] = TEMPLATE_OPTION,
                  context: Optional[str] = typer.Option(None, "--context", help="Context in the sandbox: its id or name."),
                  images: Path = typer.Option(Path(), "--images", help="Where pictures go that the terminal does not show."),
@@ -182,7 +211,7 @@ def repl_command(language: Optional[str] = LANGUAGE, sandbox: Optional[str] = SA
         repl(found, Shower(images))
 
 
-@app.command()
+@command()
 def ps(sandbox: Optional[str] = typer.Argument(None, autocompletion=sandboxes, help="Show its processes instead.")) -> None:
     """Sandboxes, or the processes of one."""
     client = SETTINGS.client()
@@ -199,7 +228,7 @@ def ps(sandbox: Optional[str] = typer.Argument(None, autocompletion=sandboxes, h
                  [(one.id, one.name, one.template, one.state, ago(one.info.created_at), ago(one.info.expires_at)) for one in found])
 
 
-@app.command()
+@command()
 def create(template: Optional[str] = typer.Argument(None, help="Template; the daemon's default, if none is named."),
            name: Optional[str] = typer.Option(None, "--name", help="Unique name, usable as id."),
            timeout: Optional[float] = typer.Option(None, "--timeout", min=0, help="Idle seconds until it is paused or ended; 0 for never.")) -> None:
@@ -209,7 +238,7 @@ def create(template: Optional[str] = typer.Argument(None, help="Template; the da
     as_json(made.info.raw) if SETTINGS.json else print(made.id)
 
 
-@app.command()
+@command()
 def kill(names: List[str] = typer.Argument(..., autocompletion=sandboxes, metavar="SANDBOX...")) -> None:
     """End sandboxes and all in them."""
     missing = 0
@@ -223,19 +252,19 @@ def kill(names: List[str] = typer.Argument(..., autocompletion=sandboxes, metava
         raise typer.Exit(NOT_FOUND)
 
 
-@app.command()
+@command()
 def pause(sandbox: str = SANDBOX) -> None:
     """Freeze a sandbox; the next call that needs it wakes it."""
     SETTINGS.client().sandboxes.get(sandbox).pause()
 
 
-@app.command()
+@command()
 def resume(sandbox: str = SANDBOX) -> None:
     """Wake a sandbox."""
     SETTINGS.client().sandboxes.get(sandbox).resume()
 
 
-@app.command()
+@command()
 def templates() -> None:
     """Templates of the daemon."""
     found = SETTINGS.client().templates.list()
@@ -245,7 +274,7 @@ def templates() -> None:
                  [(one.name, one.main_language, one.description if one.available else f"not available: {one.reason}") for one in found])
 
 
-@app.command("exec", context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
+@command("exec", context_settings={"allow_interspersed_args": False, "help_option_names": ["-h", "--help"]})
 def exec_command(sandbox: str = SANDBOX, command: List[str] = typer.Argument(..., help="The command and its arguments."),
                  stdin: bool = typer.Option(False, "-i", "--interactive", help="Pass stdin on."),
                  tty: bool = typer.Option(False, "-t", "--tty", help="Give it a terminal."),
@@ -272,7 +301,7 @@ def exec_command(sandbox: str = SANDBOX, command: List[str] = typer.Argument(...
     raise typer.Exit(128 + int(getattr(signal, done.signal or "", 9)))  # as shells have it
 
 
-@app.command()
+@command()
 def cp(source: str = typer.Argument(..., help="PATH, or SANDBOX:PATH, or - for stdin"),
        target: str = typer.Argument(..., help="PATH, or SANDBOX:PATH, or - for stdout"),
        recursive: bool = typer.Option(False, "-r", "--recursive", help="Directories, too.")) -> None:
@@ -287,7 +316,7 @@ def cp(source: str = typer.Argument(..., help="PATH, or SANDBOX:PATH, or - for s
         SETTINGS.client().sandboxes.get(there.sandbox).fs.write(there.path, sys.stdin.buffer)
         return
     if (here.sandbox is None) == (there.sandbox is None):
-        fail("one of the two is SANDBOX:PATH")
+        fail("exactly one of the two must be SANDBOX:PATH")
     upload = there.sandbox is not None
     box = SETTINGS.client().sandboxes.get(str(there.sandbox or here.sandbox))
     find = copying.to_sandbox if upload else copying.from_sandbox
@@ -308,7 +337,7 @@ def cp(source: str = typer.Argument(..., help="PATH, or SANDBOX:PATH, or - for s
                 if not recursive or isinstance(error, AuthenticationError):
                     raise
                 failed += 1
-                tell(error.code if isinstance(error, APIError) else "failed", f"{source_name}: {getattr(error, 'message', error)}")
+                tell(error.code if isinstance(error, APIError) else "failed", f"{source_name}: {error.message if isinstance(error, APIError) else error.strerror or error}")
                 continue
             done.append({"source": source_name, "target": target_name, "size": job.size})
     if SETTINGS.json:
@@ -317,7 +346,7 @@ def cp(source: str = typer.Argument(..., help="PATH, or SANDBOX:PATH, or - for s
         raise typer.Exit(REFUSED)
 
 
-@app.command()
+@command()
 def runs(sandbox: str = SANDBOX) -> None:
     """Runs of a sandbox, the newest first."""
     found = SETTINGS.client().sandboxes.get(sandbox).runs.list()
@@ -327,7 +356,7 @@ def runs(sandbox: str = SANDBOX) -> None:
                  [(one.run, one.status, one.context, one.execution_count, one.usage and one.usage.wall_ms) for one in found])
 
 
-@app.command()
+@command()
 def logs(sandbox: str = SANDBOX, run: Optional[str] = typer.Argument(None, help="Its id; by default the newest."),
          follow: bool = typer.Option(False, "-f", "--follow", help="Also what comes after its end."),
          images: Path = typer.Option(Path(), "--images", help="Where pictures go that the terminal does not show.")) -> None:
@@ -356,7 +385,7 @@ def logs(sandbox: str = SANDBOX, run: Optional[str] = typer.Argument(None, help=
             print(f"sandal: {run} has ended: {chunk.status}{how}", file=sys.stderr)
 
 
-@app.command()
+@command()
 def attach(sandbox: str = SANDBOX, context: Optional[str] = typer.Argument(None, help="Its id or name; by default the default one.")) -> None:
     """Print the line that opens JupyterLab on the sandbox's contexts."""
     client = SETTINGS.client()
@@ -370,14 +399,14 @@ def attach(sandbox: str = SANDBOX, context: Optional[str] = typer.Argument(None,
     err.print(f"The context is kernel {found.id} there.", markup=False)
 
 
-@app.command()
+@command()
 def snapshot(sandbox: str = SANDBOX, name: Optional[str] = typer.Option(None, "--name")) -> None:
     """Keep files and memory of a sandbox, and print the snapshot's id."""
     made = SETTINGS.client().sandboxes.get(sandbox).snapshot(name)
     as_json(made.raw) if SETTINGS.json else print(made.id)
 
 
-@app.command()
+@command()
 def usage() -> None:
     """Seconds active and paused, of all sandboxes."""
     found = SETTINGS.client().usage()
@@ -391,6 +420,12 @@ def usage() -> None:
 def leave(number: int, _frame: Any) -> NoReturn:
     """As Ctrl-C does: what runs is interrupted, a sandbox of this call's own ends, the terminal is set back."""
     raise SystemExit(128 + number)
+
+
+def words_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and isinstance(error.filename, (str, bytes)):
+        return f"{copying.shown(os.fsdecode(error.filename))}: {error.strerror}"
+    return str(error)
 
 
 def start() -> None:
@@ -410,14 +445,16 @@ def start() -> None:
     except ConfigError as error:
         tell("usage", str(error))
         sys.exit(USAGE)
+    except FileNotFoundError as error:
+        tell("not_found", words_of(error))
+        sys.exit(NOT_FOUND)
     except (SandalError, OSError, ValueError) as error:
-        tell("failed", str(error))
+        tell("failed", words_of(error))
         sys.exit(REFUSED)
     except Exception as error:
         message: Any = getattr(error, "format_message", None)  # of click, which tells it itself but in its own way
         if plain or message is None:
             raise
         SETTINGS.json = True
-        text = message()
-        tell("usage", text, "--json comes before the command, as in: sandal --json ps" if "--json" in text else None)
+        tell("usage", message())
         sys.exit(USAGE)
