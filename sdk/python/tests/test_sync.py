@@ -368,6 +368,13 @@ df
     many = (box.run_code("pd.DataFrame({'x': range(1000)}, index=pd.MultiIndex.from_product([['a', 'b'], range(500)]))"))
     assert many.to_pandas().shape == (100, 1) and many.to_pandas().attrs["sandal"]["shape"] == [1000, 1]
     assert many.to_pandas().index.nlevels == 2
+    odd = box.run_code("from datetime import date\npd.DataFrame({'o': [(1, 2), {'a': 1}, None], 'd': [date(2024, 1, 2), 1, 'x'], "
+                             "'i': pd.interval_range(0, 3), 'c': pd.Categorical(pd.to_datetime(['2024-01-02'] * 3)), "
+                             "'p': pd.period_range('2024-01', periods=3, freq='M')}, index=[7, 7, 8])")
+    back = odd.raise_().to_pandas()  # as docs/sdk-python.md says: what has no form in JSON is its text
+    assert [str(back[name].dtype) for name in back] == ["object", "object", "object", "category", "period[M]"]
+    assert list(back["o"]) == ["(1, 2)", "{'a': 1}", None] and list(back["d"]) == ["2024-01-02", 1, "x"]
+    assert back["i"].iloc[0] == "(0, 1]" and back["c"].iloc[0] == "2024-01-02T00:00:00" and list(back.index) == [7, 7, 8]
     with pytest.raises(ValueError, match="no table"):
         (box.run_code("1")).results[0].to_pandas()
 

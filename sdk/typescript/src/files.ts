@@ -242,17 +242,21 @@ export class Files {
 
   /**
    * Changes of a file or directory, until the loop is left. `overflow` means that some were missed, as after a connection that
-   * went: list anew. The first event is `watching`: from then on nothing goes unseen.
+   * went: list anew. Nothing that happens after its `ready()` goes unseen.
    */
-  async *watch(path: Path, options: WatchOptions = {}): AsyncGenerator<FileEvent> {
-    const { signal, recursive } = options;
+  watch(path: Path, options: WatchOptions = {}): FileWatch {
+    return new FileWatch(this.#watch(path, options));
+  }
+
+  // null once the watch stands, then its events.
+  async *#watch(path: Path, { signal, recursive }: WatchOptions): AsyncGenerator<FileEvent | null> {
     const since = { down: 0, tries: 0 };
     for (let first = true; ; first = false) {
       let answer: Answer | undefined;
       try {
         answer = await this.#core.http.open({ method: "GET", path: `${this.#base}/watch`, query: { ...query(path), recursive }, signal, headers: { Accept: "application/x-ndjson" } });
         answer.untimed();
-        yield { type: first ? "watching" : "overflow" };
+        yield first ? null : { type: "overflow" };
         for await (const line of linesOf(answer, this.#core.http.settings.silenceTimeout)) {
           since.down = since.tries = 0;
           const event = camelize<FileEvent>(JSON.parse(line));
@@ -268,6 +272,36 @@ export class Files {
         answer?.end();
       }
     }
+  }
+}
+
+/** What `watch` gives: changes, to be iterated once. */
+export class FileWatch implements AsyncIterableIterator<FileEvent> {
+  readonly #events: AsyncGenerator<FileEvent | null>;
+  #ready: Promise<unknown> | undefined;
+
+  /** @internal */
+  constructor(events: AsyncGenerator<FileEvent | null>) {
+    this.#events = events;
+  }
+
+  /** Resolves once the watch stands, and rejects where it cannot. The loop begins it, too. */
+  async ready(): Promise<void> {
+    await (this.#ready ??= this.#events.next());
+  }
+
+  async next(): Promise<IteratorResult<FileEvent, undefined>> {
+    await this.ready();
+    return (await this.#events.next()) as IteratorResult<FileEvent, undefined>;
+  }
+
+  async return(): Promise<IteratorResult<FileEvent, undefined>> {
+    await this.#events.return(undefined);
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
   }
 }
 

@@ -125,18 +125,23 @@ test("names that are not UTF-8 are reached by their entry", async () => {
 test("a watch tells what changes, until it is left", async () => {
   await sb.fs.mkdir("seen");
   const seen = [];
+  const watch = sb.fs.watch("seen");
+  await watch.ready();
+  await watch.ready(); // is the same
   const watching = (async () => {
-    for await (const event of sb.fs.watch("seen")) {
+    for await (const event of watch) {
       seen.push(event);
       if (event.type === "deleted") break;
     }
   })();
-  await until(() => seen.length > 0);
   await sb.fs.write("seen/a", "1");
   await sb.fs.remove("seen/a");
   await watching;
-  assert.deepEqual(seen.map((event) => event.type).filter((type) => type !== "modified"), ["watching", "created", "deleted"]);
-  assert.ok(seen[1].path.endsWith("seen/a"));
+  assert.deepEqual(seen.map((event) => event.type).filter((type) => type !== "modified"), ["created", "deleted"]);
+  assert.ok(seen[0].path.endsWith("seen/a"));
+  assert.equal((await watch.next()).done, true);
+  const none = sb.fs.watch("none-such");
+  for (const call of [none.ready(), none.next()]) assert.equal((await failure(call)).code, "not_found");
   const abort = new AbortController();
   const reason = new Error("enough");
   setTimeout(() => abort.abort(reason), 100); // into the silence

@@ -51,8 +51,9 @@ def to_pandas(table: JSON) -> pd.DataFrame:
     api = cast(Any, pd)
     index = _index(table["index"])
     names = [_name(column["name"]) for column in table["columns"]]
-    # By number: two columns may have the same name.
-    frame = api.DataFrame({i: _series(column).array for i, column in enumerate(table["columns"])}, index=index)
+    # By number: two columns may have the same name. As Series: of an array of objects pandas 3 makes text where it can.
+    frame = api.DataFrame({i: _series(column) for i, column in enumerate(table["columns"])}, index=None if names else index)
+    frame.index = index
     levels = names and all(isinstance(name, tuple) for name in names)
     frame.columns = api.MultiIndex.from_tuples(names) if levels else api.Index(names, tupleize_cols=False) if names else frame.columns
     unsure = [name for name, column in zip(names, table["columns"])

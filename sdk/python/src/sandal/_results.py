@@ -100,7 +100,8 @@ class Result(Model):
         return found
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The table as a DataFrame, dtypes restored. The daemon sends the first rows (`dataframe["rows"]` of
+        """The table as a DataFrame, dtypes restored but for what has no form in JSON: of tuples, dicts and other objects, of
+        intervals, and of categories of dates or intervals the text is there. The daemon sends the first rows (`dataframe["rows"]` of
         `dataframe["shape"][0]`); `attrs["sandal"]` has both, and as `nan_or_inf` the names of the columns with floats that came as
         null, which NaN and infinities do. ValueError if it is no table."""
         from ._frames import to_pandas
