@@ -64,12 +64,16 @@ static int check_shape(kg_slice_t text, kg_err_t *err)
             values++;
         }
         if (depth > KG_JSON_DEPTH_CAP) {
-            return kg_err_set(err, KG_ERR_INVALID_JSON, "The JSON nests deeper than %d levels.",
-                              KG_JSON_DEPTH_CAP);
+            (void)kg_err_set(err, KG_ERR_INVALID_JSON, "The JSON nests deeper than %d levels.",
+                             KG_JSON_DEPTH_CAP);
+            kg_err_hint(err, "Nest objects and lists less deeply; no field needs as many levels.");
+            return -kg_err_errno(KG_ERR_INVALID_JSON);
         }
         if (values > KG_JSON_VALUES_CAP) {
-            return kg_err_set(err, KG_ERR_INVALID_JSON, "The JSON has more than %d values.",
-                              KG_JSON_VALUES_CAP);
+            (void)kg_err_set(err, KG_ERR_INVALID_JSON, "The JSON has more than %d values.",
+                             KG_JSON_VALUES_CAP);
+            kg_err_hint(err, "Send fewer values in one request.");
+            return -kg_err_errno(KG_ERR_INVALID_JSON);
         }
     }
     return 0;
@@ -96,6 +100,24 @@ static const char *parse_problem(enum json_error_code code)
     }
 }
 
+/* Where the usual hint says nothing of it; else NULL. */
+static const char *parse_hint(const json_error_t *e)
+{
+    switch ((int)json_error_code(e)) {
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return "Leave U+0000 out. Bytes that are no text go in base64, where a field takes that.";
+    case json_error_numeric_overflow:
+        return "A number is a whole one of 64 bits, or at most 1.8e308: send a smaller one.";
+    case json_error_end_of_input_expected:
+        return "Send one JSON object, and nothing behind it.";
+    default:
+        return strstr(e->text, "Unicode")
+                   ? "A surrogate must be one half of a pair: a lone one is no character."
+                   : NULL;
+    }
+}
+
 static int parse_failed(const json_error_t *e, kg_err_t *err)
 {
     if (json_error_code(e) == json_error_out_of_memory) {
@@ -110,8 +132,9 @@ static int parse_failed(const json_error_t *e, kg_err_t *err)
         kg_err_set(err, KG_ERR_INVALID_JSON, "Cannot read the JSON: %s (line %d, column %d).",
                    show(&shown, e->text), e->line, e->column);
     }
-    if (strstr(e->text, "Unicode")) {
-        kg_err_hint(err, "A surrogate must be one half of a pair: a lone one is no character.");
+    const char *hint = parse_hint(e);
+    if (hint) {
+        kg_err_hint(err, "%s", hint);
     }
     return -kg_err_errno(KG_ERR_INVALID_JSON);
 }
@@ -121,6 +144,12 @@ int kg_json_object_parse(kg_slice_t text, size_t cap, json_t **ret_object, kg_er
     if (text.len > cap) {
         return kg_err_set(err, KG_ERR_TOO_LARGE, "%zu bytes of JSON are over the cap of %zu.",
                           text.len, cap);
+    }
+    if (text.len >= 3 && memcmp(text.data, "\xef\xbb\xbf", 3) == 0) {
+        int rc = kg_err_set(err, KG_ERR_INVALID_JSON,
+                            "Cannot read the JSON: it begins with a byte order mark.");
+        kg_err_hint(err, "Leave the byte order mark (EF BB BF) out: RFC 8259, section 8.1.");
+        return rc;
     }
     int rc = check_shape(text, err);
     if (rc < 0) {

@@ -295,3 +295,10 @@ void kg_files_destroy(kg_core_t *core)
         op->type->destroy(op);
     }
 }
+
+void kg_fsop_no_file(const char *shown, bool directory, kg_err_t *err)
+{
+    (void)kg_err_set(err, KG_ERR_CONFLICT, "%s is %s.", shown,
+                     directory ? "a directory" : "no regular file");
+    kg_err_hint(err, "%s", directory ? KG_FS_DIRECTORY_HINT : KG_FS_REGULAR_HINT);
+}

@@ -136,7 +136,7 @@ static void got_stat(void *user, int rc, const struct stat *st)
     }
     if (!S_ISREG(st->st_mode)) {
         kg_err_t err = {0};
-        (void)kg_err_set(&err, KG_ERR_CONFLICT, "%s is no regular file.", f->at.shown);
+        kg_fsop_no_file(f->at.shown, S_ISDIR(st->st_mode), &err);
         open_failed(f, &err);
         return;
     }

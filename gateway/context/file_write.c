@@ -176,7 +176,7 @@ static void got_stat(void *user, const kg_fs_entry_t *entry, const kg_err_t *err
     if (!entry && err->code != KG_ERR_NOT_FOUND) {
         finish(w, false, err);
     } else if (entry && entry->stat.type != KG_FS_FILE) {
-        (void)kg_err_set(&own, KG_ERR_CONFLICT, "%s is there and no regular file.", w->at.shown);
+        kg_fsop_no_file(w->at.shown, entry->stat.type == KG_FS_DIR, &own);
         finish(w, false, &own);
     } else if (allowed(w, entry)) {
         if (w->mode == UINT32_MAX) {

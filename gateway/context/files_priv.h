@@ -105,6 +105,8 @@ void kg_fsop_touch(const kg_fsop_t *op);
 /* Off the list; nothing of it waits any more. */
 void kg_fsop_end(kg_fsop_t *op);
 void kg_fsop_lost(kg_err_t *err); /* "the sandbox has ended" */
+/* Conflict: what is at shown can be neither read nor written as a file. */
+void kg_fsop_no_file(const char *shown, bool directory, kg_err_t *err);
 
 /* ---- file_path.c ---- */
 

@@ -219,7 +219,7 @@ static void got_stat(void *user, const kg_fs_entry_t *entry, const kg_err_t *err
         return;
     }
     if (entry && entry->stat.type != KG_FS_FILE) {
-        (void)kg_err_set(&own, KG_ERR_CONFLICT, "%s is there and no regular file.", u->at.shown);
+        kg_fsop_no_file(u->at.shown, entry->stat.type == KG_FS_DIR, &own);
         settle(u, &own, true);
         return;
     }

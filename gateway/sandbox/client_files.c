@@ -257,8 +257,8 @@ static kg_err_code_t code_of(int num)
     case EBUSY:
     case ETXTBSY:
     case ECONNREFUSED:
-        return KG_ERR_CONFLICT;
     case ELOOP:
+        return KG_ERR_CONFLICT;
     case ENAMETOOLONG:
     case EINVAL:
         return KG_ERR_INVALID_REQUEST;
@@ -297,6 +297,37 @@ static const char *words_of(int num)
     }
 }
 
+/* What to do about it, where the usual hint of its code would lead astray; else NULL. */
+static const char *hint_of(int num, uint32_t verb)
+{
+    switch (num) {
+    case ENXIO:
+        return KG_FS_REGULAR_HINT;
+    case EISDIR:
+        return KG_FS_DIRECTORY_HINT;
+    case ENOTDIR:
+        return "A part of the path is no directory: fs/stat says what each part is.";
+    case ENOTEMPTY:
+        return verb == KG_IP_REMOVE ? "recursive=true removes a directory with all that is in it."
+                                    : "Remove what is in it first, or choose another path.";
+    case EEXIST:
+        return verb == KG_IP_RENAME ? "overwrite replaces a file that is there."
+                                    : "Choose another path, or remove what is there.";
+    case EXDEV:
+        return "Copy it to there, then remove it here.";
+    case ELOOP:
+        return "Symbolic links of this path lead in a circle, or are too many: change one of them.";
+    case ECONNREFUSED:
+        return "Try again when something in the sandbox listens there.";
+    case ETIME:
+        return KG_FS_LATE_HINT;
+    case EAGAIN:
+        return KG_PIDS_HINT;
+    default:
+        return NULL;
+    }
+}
+
 /* wd: of the reply. */
 static const kg_err_t *error_of(const kg_call_t *call, int error, int32_t wd, kg_err_t *err)
 {
@@ -311,11 +342,11 @@ static const kg_err_t *error_of(const kg_call_t *call, int error, int32_t wd, kg
     if (move) {
         kg_err_pointer(err, target ? "/to" : "/from");
     }
-    if (error == -ETIME) {
-        kg_err_hint(err, KG_FS_LATE_HINT);
+    const char *hint = hint_of(-error, call->verb);
+    if (hint) {
+        kg_err_hint(err, "%s", hint);
     }
     if (error == -EAGAIN) {
-        kg_err_hint(err, KG_PIDS_HINT);
         err->retry_after_s = 1;
     }
     return err;

@@ -39,6 +39,9 @@ typedef struct kg_fs_stat {
     "Something in the sandbox may be writing there: end it and ask again. The time is the "        \
     "operator's timeouts.files."
 
+#define KG_FS_REGULAR_HINT "Only regular files can be read and written: fs/stat says what this is."
+#define KG_FS_DIRECTORY_HINT "It is a directory: fs/dir lists it."
+
 /* One entry; name and target borrowed for the call, any bytes, target NULL unless a symlink. */
 typedef struct kg_fs_entry {
     const char *name;
@@ -47,10 +50,10 @@ typedef struct kg_fs_entry {
 } kg_fs_entry_t;
 
 /* Errors: not_found, forbidden, conflict (exists, not empty, is a directory, isn't one, neither
- * file nor directory, a mount point), invalid_request (name too long, loop), storage_full, busy
- * (too many requests at work), quota_exceeded (no room for the process that does it),
- * sandbox_not_found, internal. Without an own root, paths are /workspace/… and /home/user/…, or
- * those of kg_sbx_info, and what lies elsewhere is forbidden, by way of links too. */
+ * file nor directory, a mount point, links in a circle), invalid_request (name too long),
+ * storage_full, busy (too many requests at work), quota_exceeded (no room for the process that does
+ * it), sandbox_not_found, internal. Without an own root, paths are /workspace/… and /home/user/…,
+ * or those of kg_sbx_info, and what lies elsewhere is forbidden, by way of links too. */
 
 #define KG_FS_OPEN_READ UINT32_C(1)
 #define KG_FS_OPEN_WRITE UINT32_C(2)

@@ -282,12 +282,15 @@ def test_a_half_sent_put_leaves_the_old_file(box: Sandbox) -> None:
 
 def test_what_is_no_file_is_refused(box: Sandbox) -> None:
     shell(box, "mkdir -p no/dir && mkfifo no/fifo 2>/dev/null; ln -sfn loop no/loop; touch no/dir/x")
-    for path in ("no/dir", "no/fifo"):
-        error(box, "GET", "file", 409, "conflict", params={"path": path})
-        error(box, "PUT", "file", 409, "conflict", params={"path": path}, content=b"x")
+    for path, hint in (("no/dir", "fs/dir lists"), ("no/fifo", "Only regular files"), ("/dev/null", "Only regular files")):
+        for method, more in (("GET", {}), ("PUT", {"content": b"x"})):
+            if path == "/dev/null" and not OWN_ROOT:
+                error(box, method, "file", 403, "forbidden", params={"path": path}, **more)
+            else:
+                assert hint in error(box, method, "file", 409, "conflict", params={"path": path}, **more)["hint"]
     error(box, "PUT", "file", 400, "invalid_request", params={"path": "no/new/"}, content=b"x")
-    error(box, "PUT", "file", 409, "conflict", params={"path": "no/dir/x/y"}, content=b"x")
-    error(box, "GET", "file", 400, "invalid_request", params={"path": "no/loop"})
+    assert "no directory" in error(box, "PUT", "file", 409, "conflict", params={"path": "no/dir/x/y"}, content=b"x")["hint"]
+    assert "in a circle" in error(box, "GET", "file", 409, "conflict", params={"path": "no/loop"})["hint"]
     error(box, "GET", "file", 400, "invalid_request", params={"path": "x" * 256})
     error(box, "GET", "file", 400, "invalid_request", params={"path": "x/" * 2040 + "y" * 20})
     error(box, "GET", "file", 400, "invalid_request")
@@ -364,7 +367,7 @@ def test_list_pages_and_depth(empty: Sandbox) -> None:
     assert empty.get("/fs/stat", params={"path": "link"})["type"] == "symlink"
     assert empty.get("/fs/stat", params={"path": "link", "follow": "true"})["type"] == "file"
     error(empty, "GET", "dir", 404, "not_found", params={"path": "nope"})
-    error(empty, "GET", "dir", 409, "conflict", params={"path": "z"})
+    assert "no directory" in error(empty, "GET", "dir", 409, "conflict", params={"path": "z"})["hint"]
 
 
 def test_mkdir_move_remove(empty: Sandbox) -> None:
@@ -388,7 +391,7 @@ def test_mkdir_move_remove(empty: Sandbox) -> None:
     error(empty, "POST", "move", 404, "not_found", json={"from": "d/1", "to": "d/3"})
     empty.post("/fs/move", {"from": "d", "to": "moved"})
     assert read(empty, "moved/2").content == b"one"
-    error(empty, "DELETE", "file", 409, "conflict", params={"path": "moved"})
+    assert "recursive=true" in error(empty, "DELETE", "file", 409, "conflict", params={"path": "moved"})["hint"]
     empty.client.call("DELETE", f"{empty.path}/fs/file", params={"path": "moved", "recursive": "true"}, expect=204)
     assert names(empty) == []
     key = {"Idempotency-Key": "once"}
@@ -490,8 +493,8 @@ def test_tus_protocol(box: Sandbox) -> None:
     answer = box.client.call("POST", f"{box.path}/fs/uploads", expect=412, headers={"Upload-Length": "1"})
     assert answer.headers["tus-version"] == "1.0.0"
     error(box, "POST", "uploads", 400, "invalid_request", headers={**TUS, "Upload-Length": "1"})
-    error(box, "POST", "uploads", 409, "conflict",
-          headers={**TUS, "Upload-Length": "1", "Upload-Metadata": meta("/workspace")})
+    assert "fs/dir lists" in error(box, "POST", "uploads", 409, "conflict",
+                                   headers={**TUS, "Upload-Length": "1", "Upload-Metadata": meta("/workspace")})["hint"]
     upload = create(box, "tus/p", 1)
     error(box, "PATCH", upload.rsplit("/fs/", 1)[1], 415, "unsupported_media_type",
           headers={**TUS, "Upload-Offset": "0"}, content=b"x")

@@ -178,27 +178,30 @@ static void parse_refuses_bad_bytes(void **state)
     static const struct {
         const char *text;
         const char *says;
+        const char *hint; /* NULL: the usual one */
     } bad[] = {
-        {"", "too early"},
-        {"{", "too early"},
-        {"{\"a\":1", "too early"},
-        {"{\"a\":1}x", "follows"},
-        {"{\"a\":1}{}", "follows"},
-        {"{'a':1}", "line 1"},
-        {"{\"a\":1,\"a\":2}", "twice"},
-        {"{\"a\":{\"b\":1,\"b\":2}}", "twice"},
-        {"{\"a\":\"\xff\"}", "UTF-8"},
-        {"{\"a\":\"\xc0\xaf\"}", "UTF-8"},
-        {"{\"a\":\"\xed\xa0\x80\"}", "UTF-8"},
-        {"{\"a\":\"x\\u0000y\"}", "U+0000"},
-        {"{\"x\\u0000y\":1}", "U+0000"},
-        {"{\"a\":\"\\ud800\"}", "line 1"},
-        {"{\"a\":\"\\udc00\"}", "line 1"},
-        {"{\"a\":12345678901234567890123}", "out of range"},
-        {"{\"a\":1e999}", "out of range"},
-        {"{\"a\":NaN}", "line 1"},
-        {"{\"a\":\"\n\"}", "line"},
-        {"\xef\xbb\xbf{}", "line 1"},
+        {"", "too early", NULL},
+        {"{", "too early", NULL},
+        {"{\"a\":1", "too early", NULL},
+        {"{\"a\":1}x", "follows", "nothing behind"},
+        {"{\"a\":1}{}", "follows", "nothing behind"},
+        {"{'a':1}", "line 1", NULL},
+        {"{\"a\":1,\"a\":2}", "twice", NULL},
+        {"{\"a\":{\"b\":1,\"b\":2}}", "twice", NULL},
+        {"{\"a\":\"\xff\"}", "UTF-8", NULL},
+        {"{\"a\":\"\xc0\xaf\"}", "UTF-8", NULL},
+        {"{\"a\":\"\xed\xa0\x80\"}", "UTF-8", NULL},
+        {"{\"a\":\"x\\u0000y\"}", "U+0000", "U+0000"},
+        {"{\"x\\u0000y\":1}", "U+0000", "U+0000"},
+        {"{\"a\":\"\\ud800\"}", "line 1", "surrogate"},
+        {"{\"a\":\"\\udc00\"}", "line 1", NULL},
+        {"{\"a\":12345678901234567890123}", "out of range", NULL},
+        {"{\"a\":1e999}", "out of range", "smaller"},
+        {"{\"a\":NaN}", "line 1", NULL},
+        {"{\"a\":\"\n\"}", "line", NULL},
+        {"\xef\xbb\xbf{}", "byte order mark", "byte order mark"},
+        {"\xef\xbb\xbf", "byte order mark", "byte order mark"},
+        {"\xef\xbb{}", "UTF-8", NULL},
     };
     (void)state;
     kg_err_t err;
@@ -206,6 +209,9 @@ static void parse_refuses_bad_bytes(void **state)
         kg_err_code_t code = parse(bad[i].text, strlen(bad[i].text), &err);
         if (code != KG_ERR_INVALID_JSON || !strstr(err.message, bad[i].says)) {
             fail_msg("%s: %d '%s' lacks '%s'", bad[i].text, (int)code, err.message, bad[i].says);
+        }
+        if (bad[i].hint ? !strstr(err.hint, bad[i].hint) : err.hint[0] != '\0') {
+            fail_msg("%s: hint '%s'", bad[i].text, err.hint);
         }
     }
     assert_int_equal(parse("{\"a\":\"\0\"}", 9, &err), KG_ERR_INVALID_JSON);
@@ -237,6 +243,7 @@ static void parse_bounds_depth_before_parsing(void **state)
         assert_int_equal(code, depth + 1 <= KG_JSON_DEPTH_CAP ? KG_ERR_NONE : KG_ERR_INVALID_JSON);
         if (code) {
             assert_non_null(strstr(err.message, "deeper than 64"));
+            assert_non_null(strstr(err.hint, "less deeply"));
         }
     }
     /* Brackets inside of strings are text. */
@@ -265,6 +272,7 @@ static void parse_bounds_values_before_parsing(void **state)
         assert_int_equal(code == KG_ERR_NONE, commas == KG_JSON_VALUES_CAP - 2);
     }
     assert_non_null(strstr(err.message, "more than 20000 values"));
+    assert_non_null(strstr(err.hint, "fewer values"));
     free(text);
 }
 
