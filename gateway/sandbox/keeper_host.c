@@ -61,8 +61,8 @@ void keeper_nets_open(kg_keeper_t *k)
     if (kg_nets_open(nets, &err) < 0) {
         (void)snprintf(nets->reason, sizeof(nets->reason), "%.150s", err.message);
     }
-    kg_log(KG_LOG_INFO, "keeper.networks", "egress=%d remark=\"%s\"", nets->available,
-           nets->reason);
+    kg_log(nets->available ? KG_LOG_INFO : KG_LOG_WARN, "keeper.networks",
+           "egress=%d remark=\"%s\"", nets->available, nets->reason);
 }
 
 static bool is_there(const char *dir, const char *name)

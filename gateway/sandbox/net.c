@@ -128,6 +128,15 @@ static int open_rules(kg_nets_t *nets, const void *arg, kg_err_t *err)
     return 0;
 }
 
+static int start_helper(kg_nets_t *nets)
+{
+    int r = net_helper_start(nets);
+    if (r == -EADDRINUSE && !nets->routed && net_holder_end(nets)) {
+        r = net_helper_start(nets);
+    }
+    return r < 0 && nets->reason[0] == '\0' ? refuse(nets, r, "cannot start the DNS forwarder") : r;
+}
+
 static int open_all(kg_nets_t *nets)
 {
     kg_err_t err = {0};
@@ -144,9 +153,8 @@ static int open_all(kg_nets_t *nets)
         r = net_do(nets, look, NULL, &err);
     }
     if (r == 0) {
-        r = net_helper_start(nets); /* chooses the group of the log */
-        r = r < 0 ? refuse(nets, r, "cannot start the DNS forwarder")
-                  : net_do(nets, open_rules, NULL, &err);
+        r = start_helper(nets); /* chooses the group of the log */
+        r = r < 0 ? r : net_do(nets, open_rules, NULL, &err);
     }
     if (r < 0 && nets->reason[0] == '\0') {
         (void)snprintf(nets->reason, sizeof(nets->reason), "%.150s", err.message);
@@ -156,7 +164,7 @@ static int open_all(kg_nets_t *nets)
 
 void kg_nets_init(kg_nets_t *nets)
 {
-    nets->available = false;
+    nets->available = nets->foreign = false;
     nets->reason[0] = '\0';
     nets->routed = geteuid() != 0;
     nets->dir_fd = nets->lock_fd = nets->user_ns = nets->net_ns = -1;
@@ -234,8 +242,10 @@ void kg_nets_close(kg_nets_t *nets)
     }
     net_helper_end(nets);
     nets->available = false;
-    if (nets->routed) { /* all is in it */
-        net_router_end(nets);
+    if (nets->routed || nets->foreign) {
+        if (nets->routed) { /* all is in it */
+            net_router_end(nets);
+        }
         kg_closep(&nets->dir_fd);
         kg_closep(&nets->lock_fd);
         return;

@@ -34,6 +34,7 @@ typedef struct kg_nets {
     /* Found by kg_nets_open. */
     bool available;
     char reason[160]; /* why not, or a remark */
+    bool foreign;     /* not available: another keeper's sandboxes use these rules and addresses */
     bool ipv6;        /* sandboxes get IPv6 too; else it is closed */
     uint32_t pool;    /* IPv4, host order: /15 that sandboxes have their addresses from */
     uint16_t log_group;

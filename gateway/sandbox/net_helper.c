@@ -28,7 +28,6 @@
 #include "gateway/sandbox/net_nl.h"
 #include "gateway/sandbox/priority.h"
 
-#define LOCK_NAME "helper"
 #define ORPHAN_S 3600
 #define LOOK_MS 500
 #define ORPHANED 3 /* exit statuses */
@@ -356,7 +355,7 @@ static void become_helper(kg_nets_t *nets, helper_t *h)
     for (int fd = 0; fd <= 2; fd++) { /* it may outlive whoever reads them */
         (void)dup2(null, fd);
     }
-    (void)prctl(PR_SET_NAME, "sandal-net");
+    (void)prctl(PR_SET_NAME, NET_HELPER_NAME);
     kg_priority_usual();
     nets->lock_fd = -1;
     if (keep_only(h, &nets->dir_fd) < 0 || chdir("/") < 0) {
@@ -388,7 +387,7 @@ int net_helper_start(kg_nets_t *nets)
 {
     int sockets[NET_HELPER_SOCKETS];
     KG_AUTO(helper_close) helper_t h = {-1, -1, -1, -1, -1, -1};
-    h.lock = openat(nets->dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    h.lock = openat(nets->dir_fd, NET_HELPER_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (h.lock < 0 || flock(h.lock, LOCK_EX | LOCK_NB) < 0) {
         return -errno;
     }
@@ -417,13 +416,12 @@ int net_helper_start(kg_nets_t *nets)
 }
 
 /* Who holds the lock is alive, and is the one whose number is in the file. */
-void net_helper_end(const kg_nets_t *nets)
+pid_t net_helper_kill(int fd)
 {
     char text[16] = "";
     uint64_t pid = 0;
-    KG_AUTO_CLOSE int fd = openat(nets->dir_fd, LOCK_NAME, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        return 0;
     }
     ssize_t n = pread(fd, text, sizeof(text) - 1, 0);
     text[n > 0 ? n : 0] = '\0';
@@ -435,7 +433,14 @@ void net_helper_end(const kg_nets_t *nets)
         struct timespec pause = {.tv_nsec = 10000000};
         (void)nanosleep(&pause, NULL);
     }
+    return (pid_t)pid;
+}
+
+void net_helper_end(const kg_nets_t *nets)
+{
+    KG_AUTO_CLOSE int fd = openat(nets->dir_fd, NET_HELPER_LOCK, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    pid_t pid = fd < 0 ? 0 : net_helper_kill(fd);
     if (pid != 0) {
-        (void)waitpid((pid_t)pid, NULL, WNOHANG); /* a child when it is this keeper's own */
+        (void)waitpid(pid, NULL, WNOHANG); /* a child when it is this keeper's own */
     }
 }

@@ -123,6 +123,16 @@ int net_helper_start(kg_nets_t *nets);
 /* Those that belong to the network of the sandboxes. In the router where there is one. */
 int net_helper_sockets(kg_nets_t *nets, int ret[NET_HELPER_SOCKETS]);
 void net_helper_end(const kg_nets_t *nets); /* one of this or an earlier keeper, if there is one */
+#define NET_HELPER_NAME "sandal-net"        /* its processes' */
+#define NET_HELPER_LOCK "helper"            /* RUNTIME/net/: its lock, with its process's number */
+/* Ends the helper that holds that lock file and waits until it is gone; returns its number, 0 where
+ * nobody holds it. fd stays the caller's. */
+pid_t net_helper_kill(int fd);
+/* After -EADDRINUSE of a helper's start, as root (net_holder.c). Looks for who has the forwarder's
+ * address. The helper of a keeper that is gone, and of which no sandbox has a network any more, is
+ * ended: true. Else false, nets->reason says who it is and what helps, and nets->foreign whether
+ * rules and addresses are in use. */
+bool net_holder_end(kg_nets_t *nets);
 const char *net_resolvers(const kg_nets_t *nets); /* the file that says whom the forwarder asks */
 /* Gives up for good what the forwarder does not need (net_confine.c): files but those of networks
  * and those that say whom to ask, all sockets but its own kinds, other processes, programs. Sets

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import signal
 import socket
 import threading
-from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import ISOLATION, TEMPLATE, Daemon, wait_for
 from harness.jupyter import Channels, kernel_of
-from harness.processes import first_init, host_pid, inits, of_sandbox
+from harness.processes import first_init, host_pid, inits, named, of_sandbox
 
 pytestmark = pytest.mark.smoke
 host_process = pytest.mark.skipif(ISOLATION == "gvisor", reason="a process in gVisor's kernel is none of the host's, which the test would stop or end")
@@ -430,16 +428,6 @@ def test_a_start_that_fails_leaves_what_lives(same_port: Daemon) -> None:
     still_has(same_port, sandbox, init)
 
 
-def of(d: Daemon) -> list[str]:
-    """The live processes of it, by the directory that they name."""
-    found = []
-    for proc in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            if str(d.state).encode() in proc.joinpath("cmdline").read_bytes():
-                found.append(proc.name)
-    return found
-
-
 @pytest.mark.parametrize("fill", ["off", "start"])
 def test_a_start_that_fails_and_has_nothing_to_leave_gives_all_back(fill: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -448,7 +436,7 @@ def test_a_start_that_fails_and_has_nothing_to_leave_gives_all_back(fill: str) -
             d.start()
         assert d.proc and d.proc.wait(10) == 2
     try:
-        assert not of(d) and "keeper.left_" not in d.log(), d.log()
+        assert not named(d) and "keeper.left_" not in d.log(), d.log()
         second = Daemon()
         second.uid_base = d.uid_base
         with second:  # the networks of that range are free

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any, Iterator
@@ -15,12 +17,14 @@ import pytest
 from harness.client import Client
 from harness.daemon import BUILD, ISOLATION, Daemon, slack, wait_for
 from harness.outside import ALLOWED, CLOSED, HOST, HOST_PUBLIC, NUMBER, SERVER, TAG, ask, connects, ip, refused, serving_on_the_host, world
+from harness.processes import named
 from harness.user import UserDaemon
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or ISOLATION not in ("namespace", "bubblewrap", "runc"),
                                 reason="egress by veth needs root and a launcher with a network namespace; root makes the world of an "
                                        "ordinary user's too")
 OPTIONS = ("--network-allow", f"10.{NUMBER}.1.0/24")
+IP_FREEBIND = 15  # ip(7); Python's socket module has no name for it
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +204,51 @@ def test_two_daemons_on_one_machine_keep_apart(client: Client) -> None:
         assert ask(there, ALLOWED) == "hello" and ask(there, address_of(here)) == "Connection refused"
         second.stop()
         assert ask(here, ALLOWED) == "hello" and ask(here, CLOSED) == "Connection refused"
+
+
+def beside(daemon: Daemon) -> Daemon:
+    """Another one of its range of user ids, with directories of its own."""
+    other = Daemon(*OPTIONS)
+    other.uid_base = daemon.uid_base
+    return other
+
+
+def test_what_a_killed_daemon_without_sandboxes_left_makes_room(outside: None) -> None:
+    killed = Daemon(*OPTIONS)
+    with killed:
+        killed.kill()
+        assert any(name == "sandal-net" for name in named(killed).values())
+        with beside(killed) as second:
+            assert "net.helper_left" in second.log(), second.log()
+            wait_for(lambda: not named(killed))
+            with Client(second.url, second.key).sandbox(template="base") as sb:
+                assert ask(sb, ALLOWED) == "hello" and ask(sb, CLOSED) == "Connection refused"
+
+
+def test_networks_of_sandboxes_that_outlive_a_killed_daemon_stay(outside: None) -> None:
+    """Another one of that range has none, and says why."""
+    with Daemon(*OPTIONS) as killed, Client(killed.url, killed.key).sandbox(template="base") as sb:
+        killed.kill()
+        helpers = {pid for pid, name in named(killed).items() if name == "sandal-net"}
+        with beside(killed) as second:
+            line = next(line for line in second.lines if "keeper.networks" in line)
+            found = re.search(r' warn .*egress=0 .*:53 is held by process (\d+) .*--uid-base.*timeouts.orphan', line)
+            assert found and int(found[1]) in helpers, line
+        assert helpers <= named(killed).keys()
+        killed.start()
+        sb.client = Client(killed.url, killed.key)
+        assert ask(sb, ALLOWED) == "hello" and ask(sb, CLOSED) == "Connection refused"
+
+
+def test_a_program_that_has_the_forwarders_address_is_named(outside: None) -> None:
+    with Daemon(*OPTIONS) as first, Client(first.url, first.key).sandbox(template="base") as sb:
+        asked = sb.post("/exec", {"cmd": ["sed", "-n", "s/^nameserver //p", "/etc/resolv.conf"]})["stdout"].strip()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)  # no other daemon on the machine misses it
+        other.bind((asked, 53))
+        with beside(first) as second:
+            line = next(line for line in second.lines if "keeper.networks" in line)
+            assert " warn " in line and f"{asked}:53 is held by process {os.getpid()} (" in line and "--uid-base" in line, line
 
 
 def test_a_dead_forwarder_is_replaced(client: Client, own: Daemon) -> None:

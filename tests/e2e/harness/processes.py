@@ -56,3 +56,15 @@ def files_kept(daemon: Daemon, sandbox_id: str) -> list[Path]:
     seen_by_keeper = Path(f"/proc/{daemon.pid}/root{daemon.state}")
     places = [daemon.state / "sandboxes", seen_by_keeper / "sandboxes", seen_by_keeper / "volumes"]
     return [place / sandbox_id for place in places if (place / sandbox_id).is_dir()]
+
+
+def named(daemon: Daemon) -> dict[int, str]:
+    """The live processes of the daemon that name its directory, its helpers among them: pid and name."""
+    found = {}
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(daemon.state).encode() in proc.joinpath("cmdline").read_bytes():
+                found[int(proc.name)] = proc.joinpath("comm").read_text().strip()
+        except OSError:
+            continue
+    return found
