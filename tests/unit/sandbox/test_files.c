@@ -226,9 +226,8 @@ static void nothing_hangs(void **state)
     }
     kg_files_answer_t a = files_stat(&b->h, b->sbx, "/workspace/fifo", true);
     assert_int_equal(a.row.stat.type, KG_FS_OTHER);
-    assert_int_equal(open_code(b, "/workspace/loop", KG_FS_OPEN_READ), KG_ERR_INVALID_REQUEST);
-    assert_int_equal(open_code(b, "/workspace/loop", RW | KG_FS_OPEN_TEMPORARY),
-                     KG_ERR_INVALID_REQUEST);
+    assert_int_equal(open_code(b, "/workspace/loop", KG_FS_OPEN_READ), KG_ERR_CONFLICT);
+    assert_int_equal(open_code(b, "/workspace/loop", RW | KG_FS_OPEN_TEMPORARY), KG_ERR_CONFLICT);
     assert_int_equal(files_remove(&b->h, b->sbx, "/workspace/fifo", false).err.code, OK);
 }
 
