@@ -18,6 +18,7 @@
 
 #define RUNTIME_DIR_MAX 54
 #define LOCK_TRIES 50
+#define LOCK_PAUSE_MS 100
 
 static int die(const char *what, int r)
 {
@@ -70,10 +71,31 @@ static pid_t lock_holder(int fd)
     return pid > 0 ? (pid_t)pid : 0;
 }
 
+/* " (pid N)", or "" where it isn't known. */
+static void name_holder(int fd, char *ret, size_t cap)
+{
+    pid_t holder = lock_holder(fd);
+    ret[0] = '\0';
+    if (holder > 0) {
+        (void)snprintf(ret, cap, " (pid %d)", (int)holder);
+    }
+}
+
+/* At once, for whoever looks on. */
+static void say_that_it_waits(const char *dir, const char *who)
+{
+    char text[4096 + 128];
+    char quoted[sizeof(text) + 64];
+    (void)snprintf(text, sizeof(text), "the end of the daemon%s on the directory %s", who, dir);
+    kg_log(KG_LOG_WARN, "keeper.waits", "seconds=%d for=%s", LOCK_TRIES * LOCK_PAUSE_MS / 1000,
+           kg_log_quote(text, quoted, sizeof(quoted)));
+}
+
 /* flag: the option that names another directory. */
 static int lock_dir(int fd, const char *dir, const char *flag)
 {
-    const struct timespec pause = {.tv_nsec = 100000000};
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000L};
+    char who[40] = "";
     for (int i = 0; i < LOCK_TRIES; i++) { /* one that has just been killed may still be going */
         if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
             return 0;
@@ -81,13 +103,13 @@ static int lock_dir(int fd, const char *dir, const char *flag)
         if (errno != EWOULDBLOCK) {
             return die(dir, -errno);
         }
+        if (i == 0) {
+            name_holder(fd, who, sizeof(who));
+            say_that_it_waits(dir, who);
+        }
         nanosleep(&pause, NULL);
     }
-    char who[40] = "";
-    pid_t holder = lock_holder(fd);
-    if (holder > 0) {
-        (void)snprintf(who, sizeof(who), " (pid %d)", (int)holder);
-    }
+    name_holder(fd, who, sizeof(who));
     (void)fprintf(stderr,
                   "sandal-keeper: a daemon runs on the directory %s already%s: stop that one "
                   "first, or give this one another directory with %s\n",

@@ -220,6 +220,8 @@ def test_second_daemon_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
         same_state = Daemon("--runtime-dir", str(run), "--gateway-user", "nobody", state=d.state)
         same_run = Daemon("--runtime-dir", str(run), state=let_in(tmp_path))
         said = refusal(same_state)
+        waits, _, said = said.partition("sandal-keeper: ")
+        assert "keeper.waits" in waits and str(d.state) in waits and f"pid {d.pid}" in waits
         assert str(d.state) in said and f"pid {d.pid}" in said and "--state-dir" in said and "temporarily" not in said
         assert f"{run} already" in refusal(same_run)
         assert not list(tmp_path.iterdir())
@@ -231,6 +233,20 @@ def test_second_daemon_is_refused_and_disturbs_nothing(tmp_path: Path) -> None:
             assert "--uid-base" in refusal(same_ids)
             assert not list(tmp_path.iterdir())
         assert client.sandbox(template=TEMPLATE).run("2")["text"] == "2"
+
+
+def test_a_daemon_that_waits_for_another_says_so_at_once() -> None:
+    with Daemon() as first:
+        second = Daemon("--runtime-dir", str(first.state / "run"), "--log-format", "json", state=first.state)
+        begin = time.monotonic()
+        with subprocess.Popen(second.command(), stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, env=clean_environment()) as proc:
+            assert proc.stderr
+            try:
+                line = json.loads(next(line for line in proc.stderr if "waits" in line))
+                assert line["event"] == "keeper.waits" and str(first.state) in line["for"] and f"pid {first.pid}" in line["for"], line
+                assert time.monotonic() - begin < 4  # of 5 s that it waits
+            finally:
+                proc.kill()
 
 
 def test_tls(tmp_path: Path) -> None:
