@@ -219,6 +219,7 @@ static void box_created(void *user, kg_sbx_t *sbx, const kg_err_t *err)
 {
     kg_sandbox_t *sandbox = user;
     if (sbx) {
+        kg_wish_made(sandbox->core, &sandbox->wish, sandbox->id);
         box_made(sandbox, sbx);
         return;
     }
@@ -233,8 +234,6 @@ static void box_created(void *user, kg_sbx_t *sbx, const kg_err_t *err)
     } else if (give_up_zygote(sandbox, err)) {
         create(sandbox);
     } else if (kg_wish_relax(&sandbox->wish, err)) {
-        kg_log(KG_LOG_WARN, "sandbox.relaxed", "sandbox=%s network=\"%s\" limits=\"%s\"",
-               sandbox->id, sandbox->wish.network_reason, sandbox->wish.limits_reason);
         sandbox->core->pools_relaxed = sandbox->core->pools_relaxed || sandbox->hidden;
         create(sandbox);
     } else {

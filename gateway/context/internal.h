@@ -526,6 +526,10 @@ struct kg_core {
     bool pool_soon;     /* it runs */
     unsigned hidden;    /* sandboxes of pools, those that end too */
     bool pools_relaxed; /* this host did not hold all that a member should have been held to */
+    struct kg_gave_way {
+        char network[KG_WISH_REASON_MAX], limits[KG_WISH_REASON_MAX];
+    } gave_way[8]; /* what the log has told, wish.c */
+    unsigned gave_way_count;
 };
 
 /* Has a worker make a file if there is one too few. */

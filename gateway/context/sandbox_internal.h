@@ -65,6 +65,9 @@ int kg_wish_network(const kg_core_t *core,
 json_t *kg_wish_limits_json(const kg_wish_t *wish);
 json_t *kg_wish_network_json(const kg_wish_t *wish);
 bool kg_wish_relax(kg_wish_t *wish, const kg_err_t *why);
+/* The place of that sandbox or zygote was made. Where it is less than was wished, the log has it:
+ * as a warning the first time for these reasons, since all that come after have them too. */
+void kg_wish_made(kg_core_t *core, const kg_wish_t *wish, const char *id);
 json_t *kg_wish_save(const kg_wish_t *wish);
 void kg_wish_load(kg_wish_t *wish, const char *launcher, const json_t *saved);
 

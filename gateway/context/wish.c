@@ -294,6 +294,31 @@ bool kg_wish_relax(kg_wish_t *wish, const kg_err_t *why)
     return false;
 }
 
+static bool is_told(kg_core_t *core, const kg_wish_t *wish)
+{
+    for (unsigned i = 0; i < core->gave_way_count; i++) {
+        if (strcmp(core->gave_way[i].network, wish->network_reason) == 0 &&
+            strcmp(core->gave_way[i].limits, wish->limits_reason) == 0) {
+            return true;
+        }
+    }
+    if (core->gave_way_count < KG_ARRAY_LEN(core->gave_way)) { /* beyond it, each is told */
+        struct kg_gave_way *row = &core->gave_way[core->gave_way_count++];
+        memcpy(row->network, wish->network_reason, sizeof(row->network));
+        memcpy(row->limits, wish->limits_reason, sizeof(row->limits));
+    }
+    return false;
+}
+
+void kg_wish_made(kg_core_t *core, const kg_wish_t *wish, const char *id)
+{
+    if (wish->step != 0) {
+        kg_log(is_told(core, wish) ? KG_LOG_DEBUG : KG_LOG_WARN, "sandbox.relaxed",
+               "sandbox=%s network=\"%s\" limits=\"%s\"", id, wish->network_reason,
+               wish->limits_reason);
+    }
+}
+
 json_t *kg_wish_save(const kg_wish_t *wish)
 {
     return json_pack("{s:O?, s:I, s:I, s:I, s:I, s:i, s:i, s:s, s:s}", "network", wish->network,

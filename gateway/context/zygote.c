@@ -416,6 +416,7 @@ static void made(void *user, kg_sbx_t *sbx, const kg_err_t *err)
         over(z, err->message);
         return;
     }
+    kg_wish_made(z->core, &z->wish, z->id);
     kg_sbx_on_lost(sbx, on_lost, z);
     if (z->state != KG_ZYGOTE_MAKING) {
         return; /* it took too long */

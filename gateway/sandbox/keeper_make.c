@@ -153,7 +153,9 @@ reply_error(kg_keeper_t *k, kg_kp_verb_t verb, uint32_t seq, const char *id, con
     kg_kp_reply_t reply;
     (void)kg_kp_reply_init(&reply, verb, seq);
     keeper_status_set(&reply.create.status, err);
-    kg_log(KG_LOG_WARN, verb == KG_KP_CREATE ? "sandbox.create_failed" : "sandbox.attach_failed",
+    /* What this host cannot hold the gateway does without, and tells of, or the client reads. */
+    kg_log(err->code == KG_ERR_NOT_SUPPORTED ? KG_LOG_DEBUG : KG_LOG_WARN,
+           verb == KG_KP_CREATE ? "sandbox.create_failed" : "sandbox.attach_failed",
            "id=%s code=%s", id, kg_err_name(err->code));
     keeper_send(k, &reply, -1);
 }

@@ -249,6 +249,13 @@ def test_a_program_that_has_the_forwarders_address_is_named(outside: None) -> No
         with beside(first) as second:
             line = next(line for line in second.lines if "keeper.networks" in line)
             assert " warn " in line and f"{asked}:53 is held by process {os.getpid()} (" in line and "--uid-base" in line, line
+            client = Client(second.url, second.key)
+            for _ in range(2):
+                with client.sandbox(template="base") as sb:
+                    network = sb.get("")["network"]
+                    assert network["mode"] == "none" and f"held by process {os.getpid()} (" in network["reason"], network
+                    assert sb.get("")["limits"]["disk_mib"], "it is the network alone that gives way"
+            assert second.log().count("sandbox.relaxed") == 1 and "create_failed" not in second.log(), second.log()
 
 
 def test_a_dead_forwarder_is_replaced(client: Client, own: Daemon) -> None:
