@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from harness.client import Client
-from harness.daemon import BUILD, ROOT, Daemon, clean_environment
+from harness.daemon import BUILD, ROOT, Daemon, clean_environment, let_in
 from harness.pages import agrees, blocks, snippets
 
 DOCS = ROOT / "docs"
@@ -88,7 +88,7 @@ def test_configuration_files_are_valid(tmp_path: Path) -> None:
     for text in found:
         file = tmp_path / "sandal.json"
         file.write_text(text)
-        done = subprocess.run([BUILD / "sandald", "check-config", "--state-dir", str(tmp_path / "state"), "--config", str(file)],
+        done = subprocess.run([BUILD / "sandald", "check-config", "--state-dir", str(let_in(tmp_path) / "state"), "--config", str(file)],
                               env=clean_environment(), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
 

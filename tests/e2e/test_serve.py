@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from harness.client import Client, Sandbox
-from harness.daemon import BUILD, ROOT, TEMPLATE, Daemon, clean_environment, rss_bytes, wait_for
+from harness.daemon import BUILD, ROOT, TEMPLATE, Daemon, clean_environment, let_in, rss_bytes, wait_for
 from harness.jupyter import Channels
 from harness.processes import host_pid, inits
 from websockets.exceptions import ConnectionClosed
@@ -102,15 +102,6 @@ def short() -> Iterator[Path]:
     """A directory whose path is short enough for a runtime directory below it."""
     with tempfile.TemporaryDirectory(prefix="sandal-", dir="/tmp") as made:
         yield let_in(Path(made))
-
-
-def let_in(path: Path) -> Path:
-    """The gateway's user, whom pytest's directories keep out."""
-    for part in (path, *path.parents):
-        if part == Path("/tmp"):
-            break
-        os.chmod(part, 0o755)
-    return path
 
 
 REFUSED = {

@@ -79,6 +79,15 @@ def in_use(path: Path, base: int) -> bool:
     return False
 
 
+def let_in(path: Path) -> Path:
+    """The gateway's user, whom pytest's directories keep out."""
+    for part in (path, *path.parents):
+        if part == Path("/tmp"):
+            break
+        os.chmod(part, 0o755)
+    return path
+
+
 class Daemon:
     """`with Daemon(options) as d:` — d.url, d.key, d.state, d.log()."""
 
