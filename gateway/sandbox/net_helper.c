@@ -33,6 +33,7 @@
 #define ORPHANED 3 /* exit statuses */
 #define UNFIT 4    /* could not give up its rights */
 #define END_SECONDS 5
+#define BIND_TRIES 20
 #define GROUPS_TRIED 64
 #define COPY_BYTES 128
 
@@ -383,6 +384,19 @@ int net_helper_sockets(kg_nets_t *nets, int ret[NET_HELPER_SOCKETS])
     return 0;
 }
 
+/* The system closes what a process had in an order of its own: the lock of one that has just ended
+ * may be free a moment before the sockets, of which the one that is bound first here comes last. */
+static int open_sockets(kg_nets_t *nets, int ret[NET_HELPER_SOCKETS])
+{
+    int r = -EADDRINUSE;
+    for (unsigned i = 0; r == -EADDRINUSE && i < BIND_TRIES; i++) {
+        struct timespec pause = {.tv_nsec = i == 0 ? 0 : 10000000};
+        (void)nanosleep(&pause, NULL);
+        r = nets->routed ? net_user_sockets(nets, ret) : net_helper_sockets(nets, ret);
+    }
+    return r;
+}
+
 int net_helper_start(kg_nets_t *nets)
 {
     int sockets[NET_HELPER_SOCKETS];
@@ -395,7 +409,7 @@ int net_helper_start(kg_nets_t *nets)
     if (h.keeper < 0) {
         return -errno;
     }
-    int r = nets->routed ? net_user_sockets(nets, sockets) : net_helper_sockets(nets, sockets);
+    int r = open_sockets(nets, sockets);
     if (r < 0) {
         return r;
     }
