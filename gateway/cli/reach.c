@@ -68,6 +68,13 @@ static int refuse(const char *user, const kg_reach_t *missed, size_t stopped_len
     }
     int rc = kg_err_set(err, KG_ERR_CONFIG, "the user `%s` (gateway_user) cannot %s %s", user,
                         missed->mode & X_OK ? "get at" : "read", missed->path);
+    if (missed->mode & W_OK) {
+        kg_err_hint(err,
+                    "%.*s lets others not through: listen in another directory, or name another "
+                    "user with --gateway-user",
+                    (int)stopped_len, missed->path);
+        return rc;
+    }
     kg_err_hint(err,
                 "%.*s lets others not %s: move the tree to where everybody may go (/opt, /srv), "
                 "or name another user with --gateway-user",

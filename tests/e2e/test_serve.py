@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import socket
+import shutil
 import ssl
 import subprocess
 import tempfile
@@ -146,6 +147,18 @@ def test_check_config_refuses_what_serve_refuses(says: str, tmp_path: Path) -> N
         got = sandald(command, "--state-dir", str(tmp_path / "state"), *options)
         assert got.returncode == 2 and says in got.stderr, got
     assert list(tmp_path.iterdir()) == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the gateway has another user where root starts the daemon")
+def test_a_unix_socket_where_the_gateways_user_cannot_come_is_refused(short: Path) -> None:
+    socket_dir = short / "closed" / "own"
+    socket_dir.mkdir(parents=True)
+    shutil.chown(socket_dir, "sandal")
+    socket_dir.parent.chmod(0o700)
+    for command in ("check-config", "serve"):
+        got = sandald(command, "--state-dir", str(short / "state"), "--listen", f"unix:{socket_dir}/s")
+        assert got.returncode == 2 and f"cannot get at {socket_dir}" in got.stderr, got
+        assert f"{socket_dir.parent} lets others not through: listen in another directory" in got.stderr, got
 
 
 def test_check_config_makes_nothing_of_what_serve_makes(short: Path) -> None:
