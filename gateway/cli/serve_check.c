@@ -74,6 +74,22 @@ static char *state_way(const char *state_dir)
     return way;
 }
 
+static int check_state_way(const kg_config_t *config, uid_t uid, gid_t gid, kg_err_t *err)
+{
+    KG_AUTO_FREE char *way = state_way(config->state_dir);
+    if (!way) {
+        return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
+    }
+    const kg_reach_t path = {way, X_OK};
+    int r = kg_reach_check(config->gateway_user, uid, gid, &path, 1, err);
+    if (r < 0) {
+        (void)kg_err_wrap(err, "state_dir");
+        kg_err_hint(err, "name one with --state-dir that is below directories which let everybody "
+                         "through, as /var/lib and /srv do");
+    }
+    return r;
+}
+
 /* The program, the templates, the certificates, the folders of unix sockets and the way to the
  * state, which the gateway gets at as its own user. */
 static int check_reach(const kg_config_t *config, const char *exe_dir, kg_err_t *err)
@@ -88,7 +104,7 @@ static int check_reach(const kg_config_t *config, const char *exe_dir, kg_err_t 
     }
     KG_AUTO_FREE char *program = kg_strdup_printf("%s/sandald", exe_dir);
     KG_AUTO_FREE kg_reach_t *paths = calloc(
-        config->template_dirs.count + config->kernelspec_dirs.count + sockets + 4, sizeof(*paths));
+        config->template_dirs.count + config->kernelspec_dirs.count + sockets + 3, sizeof(*paths));
     KG_AUTO_FREE char **dirs = calloc(sockets, sizeof(*dirs));
     if (!program || !paths || !dirs) {
         return kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "out of memory");
@@ -110,11 +126,8 @@ static int check_reach(const kg_config_t *config, const char *exe_dir, kg_err_t 
             paths[count++] = (kg_reach_t){dirs[i], W_OK | X_OK};
         }
     }
-    KG_AUTO_FREE char *state = state_way(config->state_dir);
-    if (state) {
-        paths[count++] = (kg_reach_t){state, X_OK};
-    }
     r = kg_reach_check(config->gateway_user, uid, gid, paths, count, err);
+    r = r == 0 ? check_state_way(config, uid, gid, err) : r;
     for (size_t i = 0; i < sockets; i++) {
         free(dirs[i]);
     }

@@ -126,7 +126,7 @@ REFUSED = {
     "state_dir: /proc/self/cwd: a symbolic link": ["--state-dir", "/proc/self/cwd"],
     "state_dir: /tmp/: the whole system has it": ["--state-dir", "/tmp/"],
     "state_dir: longer than 200 bytes": ["--state-dir", "/tmp/" + "x" * 196],
-    "cannot get at /root": ["--state-dir", "/root/sandal-test/state"],
+    "state_dir: the user `sandal` (gateway_user) cannot get at /root": ["--state-dir", "/root/sandal-test/state"],
     "runtime_dir: /proc": ["--runtime-dir", "/proc/x"],
     "runtime_dir: /var/tmp: not a directory that belongs": ["--runtime-dir", "/var/tmp"],
     "template_dirs: an empty path": ["--config", '{"template_dirs": [""]}'],
