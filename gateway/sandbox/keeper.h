@@ -58,7 +58,8 @@ typedef struct kg_keeper_opts {
 typedef enum kg_slot_use {
     KG_SLOT_FREE,
     KG_SLOT_TAKEN,
-    KG_SLOT_KEPT /* for a sandbox below the zygote in whose range it is */
+    KG_SLOT_KEPT,   /* for a sandbox below the zygote in whose range it is */
+    KG_SLOT_FOREIGN /* processes that no sandbox here knows had its uids when this keeper began */
 } kg_slot_use_t;
 
 /* A sandbox in the keeper's table. */

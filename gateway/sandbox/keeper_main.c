@@ -75,6 +75,19 @@ static int block_signals(kg_keeper_t *k)
     return k->signal_fd < 0 ? -errno : 0;
 }
 
+/* A keeper of another state directory that was killed had this range, and its sandboxes live: with
+ * their uids a sandbox of ours would share files and signals with them. */
+static void leave_to_others(kg_keeper_t *k, uint32_t slot, pid_t pid)
+{
+    if (k->slot_used[slot] == KG_SLOT_FREE) {
+        k->slot_used[slot] = KG_SLOT_FOREIGN;
+        kg_log(KG_LOG_WARN, "uids.of_others",
+               "slot=%u pid=%d remark=\"not used before the next start: they are a process's that "
+               "no sandbox of this daemon knows\"",
+               slot, pid);
+    }
+}
+
 /* Processes that an earlier keeper's sandboxes left behind; their sandal-init is at it too. */
 static void end_leftovers(kg_keeper_t *k)
 {
@@ -89,6 +102,7 @@ static void end_leftovers(kg_keeper_t *k)
         if (kg_task_uid(tasks.items[i].pid, &uid) < 0 || keeper_slot_of(k, uid, &slot) < 0) {
             continue;
         }
+        leave_to_others(k, slot, tasks.items[i].pid);
         for (kg_sb_t *sb = k->sandboxes; sb; sb = sb->next) {
             if (sb->slot == slot && sb->state == KG_KP_DORMANT) {
                 kg_log(KG_LOG_WARN, "sandbox.leftover", "id=%s pid=%d", sb->id, tasks.items[i].pid);

@@ -45,7 +45,8 @@ kg_sb_t *keeper_find_worker(kg_keeper_t *k, pid_t worker_pid)
 
 int keeper_add_at(kg_keeper_t *k, const char *id, uint32_t slot, kg_sb_t **ret_sb)
 {
-    if (slot >= k->host.slot_count || k->slot_used[slot] == KG_SLOT_TAKEN) {
+    if (slot >= k->host.slot_count || k->slot_used[slot] == KG_SLOT_TAKEN ||
+        k->slot_used[slot] == KG_SLOT_FOREIGN) {
         return -EBUSY;
     }
     kg_sb_t *sb = calloc(1, sizeof(*sb));

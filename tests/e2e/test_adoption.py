@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
@@ -573,3 +574,30 @@ def test_a_gateway_that_keeps_crashing_leaves_what_lives(daemon: Daemon) -> None
     wait_for(lambda: "gateway.given_up" in daemon.log() and "keeper.left_sandboxes" in daemon.log())
     daemon.start()
     goes_on(daemon, sandbox.id, init)
+
+
+def uid_of(sandbox: Sandbox) -> int:
+    """On the host, of its usual user."""
+    """On the host, of a process of its usual user."""
+    pid = sandbox.post("/exec", {"cmd": ["sleep", "600"], "background": True}, expect=201)["pid"]
+    return Path(f"/proc/{host_pid(sandbox.id, pid)}").stat().st_uid
+
+
+@host_process
+@pytest.mark.skipif(os.geteuid() != 0 or ISOLATION == "none", reason="there are no ranges of user ids")
+def test_user_ids_of_sandboxes_that_outlive_a_daemon_are_nobody_elses() -> None:
+    """Another daemon of the same range leaves them alone, and its own sandboxes get others."""
+    with Daemon() as killed, Client(killed.url, killed.key).sandbox(template="base") as old:
+        theirs = uid_of(old)
+        killed.kill()
+        second = Daemon()
+        second.uid_base = killed.uid_base
+        with second:
+            client = Client(second.url, second.key)
+            assert "uids.of_others" in second.log(), second.log()
+            for _ in range(2):  # the second may have what the first gave back
+                with client.sandbox(template="base") as new:
+                    assert uid_of(new) != theirs
+            assert [pid for pid in of_sandbox(old.id) if Path(f"/proc/{pid}").stat().st_uid == theirs], "its processes live"
+        killed.start()
+        old.client = Client(killed.url, killed.key)
