@@ -142,7 +142,9 @@ def test_a_signal_ends_what_it_began(cli: Any, client: Sandal, python_box: Sandb
     code = "print('up', flush=True)\nimport time\ntime.sleep(60)"
     before = {one.id for one in client.sandboxes.list()}
     for argv in ((), ("-s", python_box.id)):
-        with subprocess.Popen([*COMMAND, "run", *argv, "-c", code], env=cli.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as one:
+        # As in a terminal, also where the tests run below nohup.
+        with subprocess.Popen([*COMMAND, "run", *argv, "-c", code], env=cli.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                              preexec_fn=lambda: signal.signal(number, signal.SIG_DFL)) as one:
             assert one.stdout and one.stdout.readline() == "up\n"
             assert argv or {one.id for one in client.sandboxes.list()} != before
             one.send_signal(number)
