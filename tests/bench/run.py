@@ -547,7 +547,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, a shorter stall")
     parser.add_argument("--nice", type=int, help="for all that is measured, on a machine that does other things too")
     parser.add_argument("--rest", type=int, default=0, metavar="SECONDS",
-                        help="wait before the daemon starts; 70 on an ext4 without journal, which makes files slowly for a minute after others went")
+                        help="wait before the daemon starts; 140 on an ext4 without journal, which makes files slowly for minutes after others went")
     args = parser.parse_args()
     if args.nice is not None:
         os.setpriority(os.PRIO_PROCESS, 0, args.nice)
