@@ -265,7 +265,7 @@ static int read_payloads(kg_mapped_t *m, const kg_mapper_opts_t *opts, kg_json_v
         kg_json_value_t source = kg_json_get(payload, "source");
         if (source.type == KG_JSON_STRING && kg_json_key_eq(source.raw, "ask_exit")) {
             /* exit(True) is about the front end alone */
-            m->ask_exit = kg_json_get(payload, "keepkernel").type != KG_JSON_TRUE;
+            m->ask_exit = m->ask_exit || kg_json_get(payload, "keepkernel").type != KG_JSON_TRUE;
         } else if (m->bundles_len == KG_RUN_PAYLOADS_MAX) {
             m->over += payload.raw.len;
         } else {

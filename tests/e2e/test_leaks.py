@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import httpx
 import pytest
@@ -225,19 +225,24 @@ def kill_a_worker(daemon: Daemon, client: Client, after: float) -> bool:
     return killed
 
 
-@pytest.mark.smoke
-def test_launchers_killed_half_way_leave_nothing(daemon: Daemon) -> None:
-    client = Client(daemon.url, daemon.key)
+def at_many_points(daemon: Daemon, client: Client, kill: Callable[[Daemon, Client, float], bool], rounds: int, wanted: int) -> Footprint:
+    """What it takes may take 3 ms and may take 100: `kill` at many points of it, until some were met. What there was before."""
     make(client).delete()
     wait_for(lambda: not groups() and not any(init_of(i) for i in IDS), 20 * slack())
     before = Footprint(daemon)
-    # A create may take 3 ms and may take 100: at many points of it, until some were met.
     killed = 0
     for number in range(240):
-        killed += kill_a_worker(daemon, client, number % 24 * 0.0005)
-        if number >= 11 and killed >= 3:
+        killed += kill(daemon, client, number % 24 * 0.0005)
+        if number + 1 >= rounds and killed >= wanted:
             break
-    assert killed, "no create lasted long enough"
+    assert killed, "none lasted long enough"
+    return before
+
+
+@pytest.mark.smoke
+def test_launchers_killed_half_way_leave_nothing(daemon: Daemon) -> None:
+    client = Client(daemon.url, daemon.key)
+    before = at_many_points(daemon, client, kill_a_worker, 12, 3)
     IDS.update(re.findall(r"sbx-\w+", daemon.log()))
     settle(daemon, before)
     with make(client) as box:
@@ -269,15 +274,7 @@ def kill_a_remover(daemon: Daemon, client: Client, after: float) -> bool:
 def test_removers_killed_half_way_leave_nothing(daemon: Daemon) -> None:
     """One that was killed left the directories and the range of user ids to the next start of the daemon."""
     client = Client(daemon.url, daemon.key)
-    make(client).delete()
-    wait_for(lambda: not groups() and not any(init_of(i) for i in IDS), 20 * slack())
-    before = Footprint(daemon)
-    killed = 0
-    for number in range(240):
-        killed += kill_a_remover(daemon, client, number % 24 * 0.0005)
-        if number >= 23 and killed >= 6:
-            break
-    assert killed, "no end lasted long enough"
+    before = at_many_points(daemon, client, kill_a_remover, 24, 6)
     settle(daemon, before)
     client.close()
 

@@ -139,7 +139,7 @@ def test_pictures(cli: Any, python_box: Sandbox, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_what_it_began(cli: Any, client: Sandal, python_box: Sandbox, number: signal.Signals) -> None:
     """Its own sandbox, and its run in another's."""
-    code = "print('up', flush=True)\nimport time\ntime.sleep(60)"
+    code = "print('up', flush=True)\nimport time\ntime.sleep(60)"  # longer than the test waits: the signal ends it
     before = {one.id for one in client.sandboxes.list()}
     for argv in ((), ("-s", python_box.id)):
         # As in a terminal, also where the tests run below nohup.

@@ -306,14 +306,15 @@ def test_a_cancelled_task_interrupts_its_run(daemon: Daemon, python_box: Sandbox
 
 
 def test_a_cancelled_run_under_trio(daemon: Daemon, python_box: Sandbox) -> None:
-    trio: Any = pytest.importorskip("trio", reason="trio is not installed")
+    # The suite has trio; who runs these tests with other packages need not.
+    trio: Any = pytest.importorskip("trio", reason="trio is not installed: scripts/setup --test brings it")
 
     async def main() -> str:
         async with AsyncSandal(daemon.key, daemon.url) as client:
             box = await client.sandboxes.get(python_box.id)
             assert (await box.run_code("1 + 1")).text == "2"
             with trio.CancelScope() as scope:
-                await box.run_code("print(1, flush=True)\nimport time\ntime.sleep(60)", on_stdout=lambda _: scope.cancel())
+                await box.run_code("print(1, flush=True)\nimport time\ntime.sleep(60)", on_stdout=lambda _: scope.cancel())  # it is cut off at once
             assert scope.cancelled_caught
             return (await box.runs.attach((await box.runs.list())[0].run).wait()).status
 
@@ -337,6 +338,7 @@ asyncio.run(main())
 def test_ctrl_c_interrupts_its_run(code: str, daemon: Daemon, python_box: Sandbox) -> None:
     """Of a program of its own, in its midst."""
     head = f"import asyncio, sys\nsys.path.insert(0, {str(SDK / 'src')!r})\nfrom sandal import AsyncSandal, Sandal\n"
+    # Longer than the test waits: the signal ends it.
     head += "CODE = \"print('here', flush=True)\\nimport time\\ntime.sleep(60)\"\n"
     arguments = [head + code, str(daemon.key), daemon.url, python_box.id]
     program = subprocess.Popen([sys.executable, "-c", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

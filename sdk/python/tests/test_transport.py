@@ -129,7 +129,7 @@ def test_answers_in_pieces(data: bytes) -> None:
             await server.head(reader)
             for part in parts:
                 writer.write(part)
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # a turn of the loop in which the client may read this part alone
 
     async def work(server: Server, transport: _asyncio.Transport) -> None:
         for _ in cuts:
@@ -297,7 +297,7 @@ def test_much_in_both_directions() -> None:
             connection, = transport._open
             with anyio.fail_after(10):
                 while not connection._held:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)  # the loop that the test waits for is its own: it has to be given turns
             assert _asyncio.READ_MOST < connection._size < 3 * _asyncio.READ_MOST
             assert isinstance(response.stream, httpx.AsyncByteStream)
             assert b"".join([piece async for piece in response.stream]) == data
@@ -366,7 +366,7 @@ def test_cancelled_and_closed() -> None:
     async def work(server: Server, transport: _asyncio.Transport) -> None:
         waits = asyncio.ensure_future(read(transport, request(server.url)))
         while not server.heads:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # turns of the loop, until the request is there
         waits.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waits
@@ -376,7 +376,7 @@ def test_cancelled_and_closed() -> None:
         await server.ended.acquire()
         reads = asyncio.ensure_future(read(transport, request(server.url)))
         while len(server.heads) < 3:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # likewise
         await transport.aclose()
         with pytest.raises(httpx.ReadError):
             await reads
@@ -464,5 +464,6 @@ def test_the_client_uses_it_where_it_can() -> None:
         port = one.getsockname()[1]
     assert asyncio.run(main(f"http://127.0.0.1:{port}")) and asyncio.run(main("unix:/run/sandal-none.sock"))
     assert not asyncio.run(main(f"https://127.0.0.1:{port}"))
-    trio: Any = pytest.importorskip("trio", reason="trio is not installed")
+    # The suite has trio; who runs these tests with other packages need not.
+    trio: Any = pytest.importorskip("trio", reason="trio is not installed: scripts/setup --test brings it")
     assert not trio.run(main, f"http://127.0.0.1:{port}")

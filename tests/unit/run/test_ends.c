@@ -208,6 +208,9 @@ static void exit_that_keeps_the_kernel_ends_none(void **state)
         {"{\"status\":\"ok\",\"payload\":[{\"source\":\"ask_exit\",\"keepkernel\":true}]}", false},
         {"{\"status\":\"ok\",\"payload\":[{\"source\":\"ask_exit\",\"keepkernel\":false}]}", true},
         {"{\"status\":\"ok\",\"payload\":[{\"source\":\"ask_exit\",\"keepkernel\":null}]}", true},
+        {"{\"status\":\"ok\",\"payload\":[{\"source\":\"ask_exit\"},"
+         "{\"source\":\"ask_exit\",\"keepkernel\":true}]}",
+         true},
     };
     for (size_t i = 0; i < KG_ARRAY_LEN(cases); i++) {
         run_test_t t;
