@@ -301,8 +301,7 @@ static int open_log(kg_command_t *command)
     char id[KG_ID_MAX];
     KG_AUTO_FREE char *text = meta_of(command);
     kg_mapper_sink_t sink = {.stop = on_stop, .user = command};
-    kg_run_log_opts_t log = {
-        .dirfd = core->logs_fd, .dirty = kg_run_log_dirty, .user = run, .spares = core->spares};
+    const kg_run_log_opts_t log = kg_run_log_opts(run);
     kg_id_generate(&core->node, "run", id);
     kg_run_meta_t meta = {
         .run = id,

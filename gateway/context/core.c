@@ -177,6 +177,16 @@ void kg_core_tick_start(kg_core_t *core)
 
 /* ---- files for logs, made ahead ---- */
 
+kg_run_log_opts_t kg_run_log_opts(kg_run_t *run)
+{
+    const kg_core_t *core = run->core;
+    return (kg_run_log_opts_t){.dirfd = core->logs_fd,
+                               .spares = core->spares,
+                               .packs = core->packs,
+                               .dirty = kg_run_log_dirty,
+                               .user = run};
+}
+
 static void spare_work(void *user)
 {
     kg_spare_job_t *job = user;
@@ -306,7 +316,7 @@ static int open_logs(kg_core_t *core, kg_err_t *err)
     if (core->logs_fd < 0) {
         return kg_err_set(err, KG_ERR_CONFIG, "%s: %s", path, strerrordesc_np(errno));
     }
-    return 0;
+    return kg_run_packs_create(core->logs_fd, &core->packs) ? kg_oom(err) : 0;
 }
 
 static int copy_config(kg_core_t *core, const kg_core_config_t *config)
@@ -528,6 +538,7 @@ void kg_core_destroy(kg_core_t **core)
         kg_workq_close(&c->spare_work);
     }
     kg_run_spares_destroy(&c->spares);
+    kg_run_packs_destroy(&c->packs);
     kg_templates_fini(&c->templates);
     kg_env_fini(&c->sandbox_env);
     kg_manners_fini(&c->manners);

@@ -190,6 +190,7 @@ void kg_run_unlist(kg_run_t *run);
 void kg_run_orphan(kg_run_t *run);
 int kg_run_deadline_create(kg_run_t *run);
 void kg_run_log_dirty(void *user, kg_run_log_t *log);
+kg_run_log_opts_t kg_run_log_opts(kg_run_t *run); /* where its log is to be */
 void kg_run_flushed(kg_run_t *run);
 /* Ends it from outside with a cause: whatever its state, it will end within the deadlines (kill:
  * without the grace). */
@@ -494,7 +495,8 @@ struct kg_core {
     kg_hook_t hook;
     kg_run_t *dirty;
     kg_run_budget_t *budget;
-    kg_run_spares_t *spares; /* files for logs, made ahead by a worker */
+    kg_run_packs_t *packs;   /* files for the logs of short runs */
+    kg_run_spares_t *spares; /* files for the others, made ahead by a worker */
     kg_workq_t *spare_work;
     kg_spare_job_t *spare_job; /* under way */
     bool refill_due; /* of the spares, once what the logs tell is on its way to the clients */

@@ -136,35 +136,84 @@ static int fill_run(kg_run_t *run, kg_sandbox_t *sandbox)
     return 0;
 }
 
-static void load_run(kg_core_t *core, const char *name)
+/* A log that moved to a file of its own (log_file.c) when the gateway was killed is in its slot
+ * still. */
+static bool is_known(kg_core_t *core, const kg_run_log_t *log)
 {
-    kg_err_t err = {0};
+    kg_run_t *run = NULL;
+    HASH_FIND_STR(core->runs, kg_run_log_id(log), run);
+    return run != NULL;
+}
+
+/* Lists the run whose log was opened, if that went well: rc is how it went. Takes the reference. */
+static void take_run(kg_core_t *core, kg_run_t *run, int rc, const char *where)
+{
     kg_sandbox_t *sandbox = NULL;
-    kg_run_t *run = kg_run_alloc(core);
-    if (!run) {
-        return;
-    }
-    kg_run_log_opts_t opts = {.dirfd = core->logs_fd, .dirty = kg_run_log_dirty, .user = run};
-    int rc = kg_run_log_recover(&opts, name, &run->log, &err);
-    if (!rc) {
+    bool known = rc == 0 && is_known(core, run->log);
+    if (rc == 0 && !known) {
         HASH_FIND_STR(core->sandboxes, kg_run_log_meta(run->log)->sandbox, sandbox);
     }
     if (sandbox && fill_run(run, sandbox) == 0) {
         return;
     }
-    if (rc == -EBADMSG) {
-        /* A spare that was never used, or one that was cut before its first record was whole. */
-        (void)unlinkat(core->logs_fd, name, 0);
-    } else {
-        kg_log(KG_LOG_WARN, "recover.run", "file=%s error=%d", name, -rc);
+    if (rc != -EBADMSG && !known) {
+        kg_log(KG_LOG_WARN, "recover.run", "file=%s error=%d", where, -rc);
     }
-    if (run->log && !sandbox && !core->skipped) {
+    if (run->log && !sandbox && (known || !core->skipped)) {
         kg_run_log_remove(run->log);
     }
     if (run->sandbox) {
         kg_run_unlist(run);
     }
     kg_run_unref_(&run);
+}
+
+static void load_run(kg_core_t *core, const char *name)
+{
+    kg_err_t err = {0};
+    kg_run_t *run = kg_run_alloc(core);
+    if (!run) {
+        return;
+    }
+    const kg_run_log_opts_t opts = kg_run_log_opts(run);
+    int rc = kg_run_log_recover(&opts, name, &run->log, &err);
+    if (rc == -EBADMSG) {
+        /* A spare that was never used, or one that was cut before its first record was whole. */
+        (void)unlinkat(core->logs_fd, name, 0);
+    }
+    take_run(core, run, rc, name);
+}
+
+static void load_slot(void *user, kg_run_slot_t slot)
+{
+    kg_core_t *core = user;
+    kg_err_t err = {0};
+    kg_run_t *run = kg_run_alloc(core);
+    if (!run) {
+        kg_run_slot_leave(&slot);
+        return;
+    }
+    const kg_run_log_opts_t opts = kg_run_log_opts(run);
+    int rc = kg_run_log_recover_slot(&opts, slot, &run->log, &err);
+    if (rc == -EBADMSG) {
+        kg_run_slot_give(&slot, KG_RUN_SLOT);
+    } else if (rc < 0) {
+        kg_run_slot_leave(&slot);
+    }
+    take_run(core, run, rc, "a slot of a pack");
+}
+
+/* Files of their own come first: see is_known. */
+static void load_file(kg_core_t *core, const char *name)
+{
+    if (is_log(name)) {
+        load_run(core, name);
+    } else if (kg_run_pack_named(name)) {
+        int rc = kg_run_packs_open(core->packs, name);
+        if (rc < 0) {
+            kg_log(KG_LOG_WARN, "recover.runs", "file=%s error=%d", name, -rc);
+        }
+    }
 }
 
 static struct dirent *next_entry(DIR *dir)
@@ -209,11 +258,10 @@ int kg_core_recover(kg_core_t *core, kg_err_t *err)
         return kg_err_set(err, KG_ERR_CONFIG, "cannot list the runs: %s", strerrordesc_np(errno));
     }
     for (struct dirent *entry = next_entry(dir); entry; entry = next_entry(dir)) {
-        if (is_log(entry->d_name)) {
-            load_run(core, entry->d_name);
-        }
+        load_file(core, entry->d_name);
     }
     (void)closedir(dir);
+    kg_run_packs_each(core->packs, load_slot, core);
     for (kg_sandbox_t *s = core->sandboxes; s; s = s->hh.next) {
         DL_SORT(s->runs, by_creation);
         kg_kernels_recovered(s);

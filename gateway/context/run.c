@@ -485,8 +485,7 @@ make_log(kg_run_t *run, const char *id, const kg_context_t *context, const kg_ru
     kg_core_t *core = run->core;
     kg_mapper_opts_t mapper;
     kg_mapper_sink_t sink;
-    kg_run_log_opts_t log = {
-        .dirfd = core->logs_fd, .dirty = kg_run_log_dirty, .user = run, .spares = core->spares};
+    const kg_run_log_opts_t log = kg_run_log_opts(run);
     kg_run_meta_t meta = {
         .run = id,
         .sandbox = context->sandbox->id,

@@ -96,7 +96,7 @@ kg_ahead_t *kg_mapper_ahead(kg_mapper_t *m)
         return NULL;
     }
     kg_log_seal(log);
-    if (kg_log_write_out(log) < 0 || kg_log_open(log, true) < 0) {
+    if (kg_log_open(log, KG_LOG_OWN) < 0 || kg_log_write_out(log) < 0) {
         return NULL; /* the append meets it and deals with it */
     }
     kg_ahead_t *a = ahead_new(log);

@@ -385,7 +385,9 @@ void kg_run_log_remove(kg_run_log_t *log)
         (void)close(log->fd);
         log->fd = -1;
     }
-    if (log->name[0] && log->opts.spares) {
+    if (log->slot.pack) {
+        kg_run_slot_give(&log->slot, size);
+    } else if (log->name[0] && log->opts.spares) {
         kg_run_spares_give(log->opts.spares, log->name, size);
     } else if (log->name[0]) {
         (void)unlinkat(log->opts.dirfd, log->name, 0);

@@ -1,5 +1,5 @@
-/* A run's log: one append-only file *.log (0600) of typed events that ends with one `result`
- * (late output may follow).
+/* A run's log: append-only typed events that end with one `result` (late output may follow), in a
+ * slot of a pack (pack.h) while they are few, else in a file *.log (0600) of their own.
  *
  * Events are gathered in memory and become visible to readers at kg_run_log_flush, which writes
  * first: what a client was shown survives kill -9. The owner calls flush at the end of each loop
@@ -14,6 +14,7 @@
 #include "gateway/base/err.h"
 #include "gateway/base/id.h"
 #include "gateway/run/limits.h"
+#include "gateway/run/pack.h"
 #include "gateway/run/spare.h"
 
 typedef struct kg_run_log kg_run_log_t;
@@ -84,13 +85,14 @@ typedef void kg_run_dirty_fn(void *user, kg_run_log_t *log);
 typedef struct kg_run_log_opts {
     int dirfd;               /* directory of the logs; borrowed, must outlive the log */
     kg_run_spares_t *spares; /* files made ahead, of the same directory; borrowed, NULL ok */
+    kg_run_packs_t *packs;   /* of the same directory; borrowed, NULL = each has its own file */
     kg_run_dirty_fn
         *dirty; /* called when the first thing waits for a flush; NULL ok. Must not flush inside. */
     void *user;
 } kg_run_log_opts_t;
 
-/* Costs no system call: the file is made by the first flush. The reference is the caller's.
- * -EINVAL, -ENOMEM. */
+/* Costs no system call: a place on the disk is taken by the first flush. The reference is the
+ * caller's. -EINVAL, -ENOMEM. */
 int kg_run_log_create(const kg_run_log_opts_t *opts,
                       const kg_run_meta_t *meta,
                       kg_run_log_t **ret_log);
@@ -104,6 +106,11 @@ int kg_run_log_recover(const kg_run_log_opts_t *opts,
                        const char *name,
                        kg_run_log_t **ret_log,
                        kg_err_t *err);
+/* The same of a slot of a pack, which is the log's when there is one, else the caller's still. */
+int kg_run_log_recover_slot(const kg_run_log_opts_t *opts,
+                            kg_run_slot_t slot,
+                            kg_run_log_t **ret_log,
+                            kg_err_t *err);
 /* Ends a recovered unfinished log: what was printed is kept, then `error` (GatewayRestart),
  * `result` with status gateway_restart. lost: the context's variables are gone; else its kernel
  * lives on, and that output is missing is told. Not flushed yet. 0
@@ -121,8 +128,8 @@ bool kg_run_log_only_starts(const kg_run_log_t *log);
 /* Writes what waits, when `queued` or `started` is among it: that there is a run is to survive the
  * gateway from that moment on. Readers see it with the flush. */
 void kg_run_log_save_start(kg_run_log_t *log);
-/* The file goes: unlinked, or left to the spares. Readers get KG_READ_EXPIRED (watchers are
- * called), appends are ignored. */
+/* What it is in goes: emptied, unlinked, or left to the spares. Readers get KG_READ_EXPIRED
+ * (watchers are called), appends are ignored. */
 void kg_run_log_remove(kg_run_log_t *log);
 
 /* A finished log in a budget (budget.h) that nobody reads, watches or may append to comes to rest,

@@ -1,9 +1,10 @@
 /* Inner header of the run room: how a log's file is laid out, and how events get into it.
  *
  * The file is a sequence of records {kg_rec, kg_rich if rec.rich, payload}, in the machine's byte
- * order, from offset 0; the first is META, whose payload is JSON of our own. The other payloads are
- * the events as clients see them, but for two things that the reader puts in: values that stand
- * twice in a Result (data, text) are stored once, and the bulk of `result` not at all. */
+ * order, from offset 0 of the file or of its slot; the first is META, whose payload is JSON of our
+ * own. The other payloads are the events as clients see them, but for two things that the reader
+ * puts in: values that stand twice in a Result (data, text) are stored once, and the bulk of
+ * `result` not at all. */
 #ifndef KG_RUN_LOG_INT_H
 #define KG_RUN_LOG_INT_H
 
@@ -149,9 +150,10 @@ typedef struct kg_log_charge {
 struct kg_run_log {
     kg_log_body_t *body; /* NULL = at rest */
     unsigned refs;
-    unsigned writers; /* of refs: those that may append (kg_log_hold) */
-    unsigned readers; /* keep the file open */
-    int fd;
+    unsigned writers;   /* of refs: those that may append (kg_log_hold) */
+    unsigned readers;   /* keep the file open */
+    int fd;             /* of a file of its own */
+    kg_run_slot_t slot; /* in a pack, else without one */
     kg_run_log_opts_t opts;
     kg_run_watch_t *watches, *cursor;
     kg_log_charge_t charge;
@@ -174,7 +176,7 @@ struct kg_run_log {
     bool news;     /* the watchers were not called yet */
     bool retried;
     char run[KG_ID_SHORT_MAX];
-    char name[KG_RUN_NAME_MAX]; /* of its file */
+    char name[KG_RUN_NAME_MAX]; /* of its own file */
 };
 
 /* --- at rest and awake (log_rest.c) -------------------------------------------------------------
@@ -265,8 +267,15 @@ int kg_log_lay_out_text(const kg_log_at_t *at,
                         kg_slice_t text,
                         size_t units,
                         kg_log_text_t *ret);
-/* At most 256 parts, one after the other. -errno. */
+/* At most KG_LOG_PARTS_MAX parts, one after the other. -errno. */
+#define KG_LOG_PARTS_MAX 256
 int kg_log_write_parts(int fd, const kg_slice_t *parts, size_t count, uint64_t off);
+size_t kg_log_total_of(const kg_slice_t *parts, size_t count); /* bytes */
+/* The bytes from..from+max of what the parts are together, into the log's own file, where they are
+ * to lie when the parts stand at its end. -errno. */
+int kg_log_write_range(
+    kg_run_log_t *log, const kg_slice_t *parts, size_t count, size_t from, size_t max);
+int kg_log_read_at(int fd, void *dst, size_t len, uint64_t off); /* exactly. -EIO, -errno */
 
 void kg_log_mark_dirty(kg_run_log_t *log);
 /* Takes a published record into the log's knowledge. */
@@ -280,7 +289,18 @@ int kg_log_write_out(kg_run_log_t *log);
 int kg_log_write_big(kg_run_log_t *log, const kg_slice_t *parts, size_t count, size_t staged);
 /* The log cannot be written: forgets what was not published, counts it. */
 void kg_log_break(kg_run_log_t *log, int error);
-int kg_log_open(kg_run_log_t *log, bool create);
+/* Opens it, and where there is too little room for its first `room` bytes, a place that has it; 0:
+ * only what is there. KG_LOG_OWN: a file of its own. -ENOENT, -ESTALE, -errno. */
+#define KG_LOG_OWN UINT64_MAX
+int kg_log_open(kg_run_log_t *log, uint64_t room);
+/* An open log's file, and where in it the log begins. */
+typedef struct kg_log_spot {
+    int fd;
+    uint64_t off;
+} kg_log_spot_t;
+kg_log_spot_t kg_log_spot(const kg_run_log_t *log);
+/* What is on disk from..to, which is no part of the log, goes. -errno. */
+int kg_log_trim(kg_run_log_t *log, uint64_t from, uint64_t to);
 uint64_t kg_log_end_off(const kg_run_log_t *log);
 /* What is before it is in the file alone. */
 static inline uint64_t kg_log_win_off(const kg_run_log_t *log)

@@ -172,31 +172,63 @@ int kg_log_walk(kg_run_log_t *log, uint64_t size, uint64_t *ret_end)
     return 0;
 }
 
-static int recover_file(kg_run_log_t *log)
+static int size_of(const kg_run_log_t *log, uint64_t *ret_size)
 {
     struct stat st;
-    int rc = kg_log_open(log, false);
-    if (rc < 0) {
-        return rc;
+    *ret_size = KG_RUN_SLOT;
+    if (log->slot.pack) {
+        return 0;
     }
     if (fstat(log->fd, &st) < 0) {
         return -errno;
     }
-    if (!S_ISREG(st.st_mode)) {
-        return -EBADMSG;
-    }
-    uint64_t size = (uint64_t)st.st_size;
-    uint64_t end;
-    log->body->win_off = log->body->written = log->published = size; /* all of it is on disk */
-    rc = kg_log_walk(log, size, &end);
+    *ret_size = (uint64_t)st.st_size;
+    return S_ISREG(st.st_mode) ? 0 : -EBADMSG;
+}
+
+static int recover_bytes(kg_run_log_t *log)
+{
+    uint64_t size = 0;
+    uint64_t end = 0;
+    int rc = kg_log_open(log, 0);
+    rc = rc < 0 ? rc : size_of(log, &size);
     if (rc < 0) {
         return rc;
     }
-    if (end < size && ftruncate(log->fd, (off_t)end) < 0) {
-        return -errno;
+    log->body->win_off = log->body->written = log->published = size; /* all of it is on disk */
+    rc = kg_log_walk(log, size, &end);
+    if (rc == 0 && end < size) {
+        rc = kg_log_trim(log, end, size);
+    }
+    if (rc < 0) {
+        return rc;
     }
     log->body->win_off = log->body->written = log->published = end;
     return 0;
+}
+
+static int recover(kg_run_log_t *log, const char *name, kg_run_log_t **ret_log, kg_err_t *err)
+{
+    int rc = recover_bytes(log);
+    if (rc == -EBADMSG) {
+        (void)kg_err_set(err, KG_ERR_INTERNAL, "%s is not a run's log", name);
+    } else if (rc < 0) {
+        (void)kg_err_set(err, kg_err_from_errno(rc), "%s: %s", name, strerrordesc_np(-rc));
+    }
+    if (rc == 0) {
+        kg_log_close(log);
+        *ret_log = kg_run_log_ref(log);
+    }
+    return rc;
+}
+
+static kg_run_log_t *log_for(const kg_run_log_opts_t *opts, const char *name, kg_err_t *err)
+{
+    kg_run_log_t *log = kg_log_new(opts);
+    if (!log) {
+        (void)kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "%s: out of memory", name);
+    }
+    return log;
 }
 
 int kg_run_log_recover(const kg_run_log_opts_t *opts,
@@ -204,9 +236,8 @@ int kg_run_log_recover(const kg_run_log_opts_t *opts,
                        kg_run_log_t **ret_log,
                        kg_err_t *err)
 {
-    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = kg_log_new(opts);
+    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = log_for(opts, name, err);
     if (!log) {
-        (void)kg_err_set(err, KG_ERR_OUT_OF_MEMORY, "%s: out of memory", name);
         return -ENOMEM;
     }
     size_t len = strlen(name);
@@ -215,18 +246,24 @@ int kg_run_log_recover(const kg_run_log_opts_t *opts,
         return -EBADMSG;
     }
     memcpy(log->name, name, len + 1);
-    int rc = recover_file(log);
-    if (rc == -EBADMSG) {
-        (void)kg_err_set(err, KG_ERR_INTERNAL, "%s is not a run's log", name);
-    } else if (rc < 0) {
-        (void)kg_err_set(err, kg_err_from_errno(rc), "%s: %s", name, strerrordesc_np(-rc));
+    return recover(log, name, ret_log, err);
+}
+
+int kg_run_log_recover_slot(const kg_run_log_opts_t *opts,
+                            kg_run_slot_t slot,
+                            kg_run_log_t **ret_log,
+                            kg_err_t *err)
+{
+    KG_AUTO(kg_run_log_unref) kg_run_log_t *log = log_for(opts, "slot", err);
+    if (!log) {
+        return -ENOMEM;
     }
+    log->slot = slot;
+    int rc = recover(log, "slot", ret_log, err);
     if (rc < 0) {
-        return rc;
+        log->slot.pack = NULL; /* the caller's still */
     }
-    kg_log_close(log);
-    *ret_log = KG_TAKE(log);
-    return 0;
+    return rc;
 }
 
 int kg_run_log_finish_recovered(kg_run_log_t *log, bool lost)

@@ -68,6 +68,9 @@ void kg_run_log_unref(kg_run_log_t **log)
         return;
     }
     close_file(l);
+    if (l->slot.pack) {
+        kg_run_slot_leave(&l->slot);
+    }
     if (l->body) {
         kg_log_void_ahead(l);
         body_free(l->body);

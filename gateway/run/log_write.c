@@ -6,17 +6,10 @@
  * full; later output is dropped and counted, and the few events that a client cannot do without go
  * on in memory. `truncated` says why. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "gateway/run/log_int.h"
 #include "proto/json_scan.h"
-
-enum {
-    PARTS_MAX = 256
-};
 
 /* --- checksum -----------------------------------------------------------------------------------
  */
@@ -65,206 +58,6 @@ void kg_check_begin(kg_check_t *check, const kg_rec_t *rec)
     *check = (kg_check_t){.hash = CHECK_SEED};
     size_t skip = offsetof(kg_rec_t, len);
     kg_check_push(check, (const char *)rec + skip, sizeof *rec - skip);
-}
-
-/* --- file ---------------------------------------------------------------------------------------
- */
-
-uint64_t kg_log_end_off(const kg_run_log_t *log)
-{
-    return log->body ? log->body->win_off + log->body->win.len : log->published;
-}
-
-int kg_log_open(kg_run_log_t *log, bool create)
-{
-    if (log->fd >= 0) {
-        return 0;
-    }
-    if (log->expired) {
-        return -ESTALE;
-    }
-    if (log->name[0]) {
-        log->fd = openat(log->opts.dirfd, log->name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-        return log->fd < 0 ? -errno : 0;
-    }
-    if (!create) {
-        return -ENOENT;
-    }
-    kg_run_spare_t spare;
-    int rc = log->opts.spares ? kg_run_spares_get(log->opts.spares, &spare) : -ENOENT;
-    if (rc < 0) {
-        rc = kg_run_spare_make(log->opts.dirfd, &spare);
-    }
-    if (rc < 0) {
-        return rc;
-    }
-    log->fd = spare.fd;
-    memcpy(log->name, spare.name, sizeof log->name);
-    return 0;
-}
-
-/* All of iov at off; iov is used up. */
-static int write_all(int fd, struct iovec *iov, size_t count, uint64_t off)
-{
-    while (count > 0) {
-        ssize_t n = pwritev(fd, iov, (int)count, (off_t)off);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return n < 0 ? -errno : -EIO;
-        }
-        off += (uint64_t)n;
-        size_t left = (size_t)n;
-        while (count > 0 && left >= iov->iov_len) {
-            left -= iov->iov_len;
-            iov++;
-            count--;
-        }
-        if (count > 0) {
-            iov->iov_base = (char *)iov->iov_base + left;
-            iov->iov_len -= left;
-        }
-    }
-    return 0;
-}
-
-/* Takes back what a failed write left; where that fails too, recovery will find it torn. */
-static int take_back(int fd, uint64_t off, int rc)
-{
-    if (ftruncate(fd, (off_t)off) < 0) {
-        return rc;
-    }
-    return rc;
-}
-
-int kg_log_write_out(kg_run_log_t *log)
-{
-    uint64_t end = kg_log_end_off(log);
-    if (log->body->written == end) {
-        return 0;
-    }
-    int rc = kg_log_open(log, true);
-    if (rc < 0) {
-        return rc;
-    }
-    size_t skip = (size_t)(log->body->written - log->body->win_off);
-    struct iovec iov = {log->body->win.data + skip, log->body->win.len - skip};
-    rc = write_all(log->fd, &iov, 1, log->body->written);
-    if (rc < 0) {
-        return take_back(log->fd, log->body->written, rc);
-    }
-    log->body->written = end;
-    return 0;
-}
-
-static size_t total_of(const kg_slice_t *parts, size_t count)
-{
-    size_t total = 0;
-    for (size_t i = 0; i < count; i++) {
-        total += parts[i].len;
-    }
-    return total;
-}
-
-/* The bytes from..from+max of what the parts are together. */
-static int
-write_range(int fd, const kg_slice_t *parts, size_t count, size_t from, size_t max, uint64_t off)
-{
-    struct iovec iov[PARTS_MAX];
-    size_t n = 0;
-    off += from;
-    for (size_t i = 0; i < count && max > 0; i++) {
-        size_t skip = from < parts[i].len ? from : parts[i].len;
-        size_t len = parts[i].len - skip < max ? parts[i].len - skip : max;
-        from -= skip;
-        max -= len;
-        if (len > 0) { /* what is empty may be nowhere */
-            union {
-                const char *in;
-                void *out;
-            } base = {parts[i].data + skip}; /* pwritev only reads it */
-            iov[n++] = (struct iovec){base.out, len};
-        }
-    }
-    return write_all(fd, iov, n, off);
-}
-
-int kg_log_write_parts(int fd, const kg_slice_t *parts, size_t count, uint64_t off)
-{
-    return count > PARTS_MAX ? -E2BIG : write_range(fd, parts, count, 0, SIZE_MAX, off);
-}
-
-int kg_log_write_big(kg_run_log_t *log, const kg_slice_t *parts, size_t count, size_t staged)
-{
-    int rc = kg_log_open(log, true);
-    if (rc < 0) {
-        return rc;
-    }
-    uint64_t off = kg_log_end_off(log);
-    size_t total = total_of(parts, count);
-    if (staged > 0) { /* the head was not final when it was staged */
-        rc = write_range(log->fd, parts, count, 0, parts[0].len, off);
-    }
-    rc = rc < 0 ? rc : write_range(log->fd, parts, count, staged, total - staged, off);
-    if (rc < 0) {
-        return take_back(log->fd, off, rc);
-    }
-    kg_buf_clear(&log->body->win);
-    log->body->win_off = log->body->written = off + total;
-    return 0;
-}
-
-void kg_log_break(kg_run_log_t *log, int error)
-{
-    if (log->broken) {
-        return;
-    }
-    log->broken = true;
-    log->error = error;
-    log->body->account.reason = kg_err_name(kg_err_from_errno(error));
-    kg_log_void_ahead(log);
-    kg_log_seal(log);
-    (void)kg_log_cut(log, KG_CUT_EVENTS, 0);
-}
-
-static int read_window(const kg_log_body_t *body, uint64_t off, void *dst, size_t len)
-{
-    size_t skip = body ? (size_t)(off - body->win_off) : SIZE_MAX;
-    if (!body || skip > body->win.len || len > body->win.len - skip) {
-        return -EIO;
-    }
-    if (len > 0) {
-        memcpy(dst, body->win.data + skip, len);
-    }
-    return 0;
-}
-
-int kg_log_read(kg_run_log_t *log, uint64_t off, void *dst, size_t len)
-{
-    uint64_t win_off = kg_log_win_off(log);
-    if (off >= win_off) {
-        return read_window(log->body, off, dst, len);
-    }
-    int rc = kg_log_open(log, false);
-    if (rc < 0) {
-        return rc;
-    }
-    size_t disk = len;
-    if (len > win_off - off) {
-        disk = (size_t)(win_off - off);
-    }
-    for (size_t done = 0; done < disk;) {
-        ssize_t n = pread(log->fd, (char *)dst + done, disk - done, (off_t)(off + done));
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0) {
-            return n < 0 ? -errno : -EIO;
-        }
-        done += (size_t)n;
-    }
-    return disk == len ? 0 : kg_log_read(log, off + disk, (char *)dst + disk, len - disk);
 }
 
 /* --- records ------------------------------------------------------------------------------------
@@ -372,6 +165,19 @@ void kg_log_seal(kg_run_log_t *log)
     rec.check = kg_check_end(&check);
     memcpy(at, &rec, sizeof rec);
     log->body->open = 0;
+}
+
+void kg_log_break(kg_run_log_t *log, int error)
+{
+    if (log->broken) {
+        return;
+    }
+    log->broken = true;
+    log->error = error;
+    log->body->account.reason = kg_err_name(kg_err_from_errno(error));
+    kg_log_void_ahead(log);
+    kg_log_seal(log);
+    (void)kg_log_cut(log, KG_CUT_EVENTS, 0);
 }
 
 /* Whether a broken log keeps the event, in memory, when its window is full. */
@@ -497,7 +303,7 @@ static int lay_out(const kg_log_at_t *at,
 {
     bool meta = event->type == KG_EVENT_META;
     int head = meta ? 0 : prefix_of(at, event->type, prefix, KG_LOG_PREFIX_MAX);
-    if (head < 0 || event->count > PARTS_MAX - 4) {
+    if (head < 0 || event->count > KG_LOG_PARTS_MAX - 4) {
         return -EINVAL;
     }
     const char *suffix = meta ? "" : suffix_of(event->flags);
@@ -571,7 +377,7 @@ static bool is_staged(const kg_run_log_t *log, const void *token)
 static void drop_stage(kg_run_log_t *log)
 {
     if (log->body->stage.token && log->fd >= 0) {
-        (void)take_back(log->fd, log->body->written, 0);
+        (void)kg_log_trim(log, log->body->written, UINT64_MAX);
     }
     log->body->stage = (kg_log_stage_t){0};
 }
@@ -582,18 +388,18 @@ int kg_log_stage(kg_run_log_t *log, const kg_log_event_t *event, bool fresh)
     kg_rec_t rec;
     kg_rich_t rich;
     char prefix[KG_LOG_PREFIX_MAX];
-    kg_slice_t parts[PARTS_MAX];
+    kg_slice_t parts[KG_LOG_PARTS_MAX];
     size_t count;
     e.flags |= log->ended ? KG_REC_LATE : 0U;
     kg_log_void_ahead(log);
     kg_log_seal(log);
     const kg_log_at_t at = next_of(log);
     /* Where anything fails here, the append meets it and deals with it. */
-    if (log->expired || log->broken || kg_log_write_out(log) < 0 || kg_log_open(log, true) < 0 ||
-        lay_out(&at, &e, &rec, &rich, prefix, parts, &count) < 0) {
+    if (log->expired || log->broken || kg_log_open(log, KG_LOG_OWN) < 0 ||
+        kg_log_write_out(log) < 0 || lay_out(&at, &e, &rec, &rich, prefix, parts, &count) < 0) {
         return 0;
     }
-    size_t total = total_of(parts, count);
+    size_t total = kg_log_total_of(parts, count);
     if (fresh || !is_staged(log, e.token)) {
         drop_stage(log);
         log->body->stage = (kg_log_stage_t){
@@ -604,7 +410,7 @@ int kg_log_stage(kg_run_log_t *log, const kg_log_event_t *event, bool fresh)
     if (total - from <= KG_RUN_APPLY_BYTES) {
         return 0; /* the append writes the rest */
     }
-    if (write_range(log->fd, parts, count, from, KG_RUN_APPLY_BYTES, log->body->stage.off) < 0) {
+    if (kg_log_write_range(log, parts, count, from, KG_RUN_APPLY_BYTES) < 0) {
         drop_stage(log);
         return 0;
     }
@@ -649,7 +455,7 @@ int kg_log_append(kg_run_log_t *log, const kg_log_event_t *event)
         kg_rec_t rec;
         kg_rich_t rich;
         char prefix[KG_LOG_PREFIX_MAX];
-        kg_slice_t parts[PARTS_MAX];
+        kg_slice_t parts[KG_LOG_PARTS_MAX];
         size_t count;
         const kg_log_at_t at = next_of(log);
         rc = lay_out(&at, &e, &rec, &rich, prefix, parts, &count);

@@ -177,7 +177,7 @@ def test_a_huge_message_with_a_bad_signature_leaves_nothing(rig: Daemon, fake: S
     assert metric(fake.client, "kernel_messages_dropped_total") == before + 1
     events = fake.events(got["run"])
     assert [e["seq"] for e in events] == list(range(len(events)))
-    assert max(log.stat().st_size for log in Path(rig.state, "runs").iterdir()) < MIB
+    assert max(log.stat().st_size for log in Path(rig.state, "runs").glob("*.log")) < MIB
     usable(fake)
 
 
@@ -203,7 +203,7 @@ def test_a_kill_while_a_huge_message_is_checked(fakes: Fakes) -> None:
         stream = box.stream(f"print a\nbig {HUGE}\nsleep 60000", limits=RAISED)
         run = next(e["run"] for e in stream if e["type"] == "stdout")
         logs = Path(own.state, "runs")
-        wait_for(lambda: max(log.stat().st_size for log in logs.iterdir()) > 4 * MIB, 20, 0.001)
+        wait_for(lambda: max(log.stat().st_size for log in logs.glob("*.log")) > 4 * MIB, 20, 0.001)
         os.kill(own.gateway_pid(), signal.SIGKILL)
         again = wait_for(lambda: back(own, box.id), 20)
         got = again.get(f"/runs/{run}")
@@ -211,6 +211,33 @@ def test_a_kill_while_a_huge_message_is_checked(fakes: Fakes) -> None:
         events = again.events(run)
         assert [e["seq"] for e in events] == list(range(len(events)))
         assert "".join(e["text"] for e in events if e["type"] == "stdout") == got["stdout"]
+
+
+SLOT = 16384  # of a pack: gateway/run/pack.h
+
+
+def test_a_kill_while_a_log_moves_to_its_own_file(fakes: Fakes) -> None:
+    """The log is in both places then: the run is there once, and the slot is free again."""
+    with Daemon(template_dirs=[fakes.templates]) as own:
+        client = Client(own.url, own.key)
+        box = client.sandbox(template="fake")
+        runs = [box.run(f"print {name}")["run"] for name in ("first", "second")]
+        (pack,) = Path(own.state, "runs").glob("*.pack")
+        os.kill(own.pid, signal.SIGSTOP)  # the keeper would start the next gateway at once
+        try:
+            os.kill(own.gateway_pid(), signal.SIGKILL)
+            at = next(at for at in range(0, 1024 * SLOT, SLOT) if runs[0].encode() in pack.read_bytes()[at:at + SLOT])
+            copy = pack.with_name("moved.log")
+            copy.write_bytes(pack.read_bytes()[at:at + SLOT])  # the zeros behind it are cut, as what is torn is
+            os.chown(copy, pack.stat().st_uid, pack.stat().st_gid)
+        finally:
+            os.kill(own.pid, signal.SIGCONT)
+        again = wait_for(lambda: back(own, box.id), 20)
+        assert sorted(item["run"] for item in again.get("/runs")["items"]) == sorted(runs)
+        assert [again.get(f"/runs/{run}")["stdout"] for run in runs] == ["first", "second"]
+        assert copy.exists() and not any(pack.read_bytes()[at:at + SLOT])
+        assert again.run("print third")["stdout"] == "third"
+        assert [again.get(f"/runs/{run}")["stdout"] for run in runs] == ["first", "second"]
 
 
 @pytest.mark.parametrize("levels", [200, 100_000])

@@ -1,6 +1,6 @@
-/* Arbitrary bytes as a log file: recovered, ended, read to the end. Nothing may crash, whatever the
- * records say. Odd first byte: the sums of the records are made right first, so that the input gets
- * past them. */
+/* Arbitrary bytes as a log file, and as a slot of a pack: recovered, ended, read to the end.
+ * Nothing may crash, whatever the records say. Odd first byte: the sums of the records are made
+ * right first, so that the input gets past them. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -62,6 +62,30 @@ static void use(kg_run_log_t *log)
     kg_run_reader_destroy(&reader);
 }
 
+/* The bytes as a slot of a pack; what does not fit any more moves to a file. */
+static void in_slot(int dirfd, const char *bytes, size_t size)
+{
+    kg_run_packs_t *packs = NULL;
+    kg_run_slot_t slot;
+    kg_run_log_t *log = NULL;
+    kg_err_t err = {0};
+    const kg_run_log_opts_t opts = {.dirfd = dirfd};
+    size = size < KG_RUN_SLOT ? size : KG_RUN_SLOT;
+    if (kg_run_packs_create(dirfd, &packs) < 0 || kg_run_packs_take(packs, &slot) < 0 ||
+        pwrite(kg_run_slot_fd(&slot), bytes, size, (off_t)kg_run_slot_off(&slot)) !=
+            (ssize_t)size) {
+        abort();
+    }
+    if (kg_run_log_recover_slot(&opts, slot, &log, &err) == 0) {
+        use(log);
+        kg_run_log_remove(log);
+    } else {
+        kg_run_slot_give(&slot, KG_RUN_SLOT);
+    }
+    kg_run_log_unref(&log);
+    kg_run_packs_destroy(&packs);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 2) {
@@ -77,6 +101,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(file, data + 1, size - 1);
     if (data[0] & 1) {
         mend(file, size - 1);
+    }
+    if (data[0] & 2) {
+        in_slot(dirfd, file, size - 1);
     }
     int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, file, size - 1) != (ssize_t)(size - 1)) {

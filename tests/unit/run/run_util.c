@@ -36,6 +36,9 @@ void rt_begin(run_test_t *t)
     t->dirfd = open(t->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(t->dirfd >= 0);
     t->log_opts.dirfd = t->dirfd;
+    if (getenv("SANDAL_TEST_PACKS")) { // NOLINT(concurrency-mt-unsafe): one thread
+        assert_int_equal(kg_run_packs_create(t->dirfd, &t->log_opts.packs), 0);
+    }
     t->meta = (kg_run_meta_t){.run = RUN_ID,
                               .sandbox = "sbx-n0de5aaaaaaaaaaaaaaa",
                               .context = "3f6c0000-0000-8000-8000-000000000000",
@@ -84,6 +87,7 @@ void rt_end(run_test_t *t)
 {
     rt_close(t);
     kg_displays_destroy(&t->displays);
+    kg_run_packs_destroy(&t->log_opts.packs);
     DIR *dir = open_dir(t);
     for (struct dirent *e; (e = readdir(dir));) { // NOLINT(concurrency-mt-unsafe): one thread
         if (e->d_name[0] != '.') {
