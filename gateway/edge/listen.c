@@ -12,6 +12,7 @@
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
 #include "gateway/edge/edge_priv.h"
+#include "gateway/edge/loopback.h"
 
 #define ACCEPTS_A_TURN 64
 
@@ -120,6 +121,9 @@ static int open_inet(const char *text, kg_edge_socket_t *ret, kg_err_t *err)
     }
     int on = 1;
     int only = text[0] != '*';
+    if (fd >= 0) {
+        kg_loopback_unpaced(fd, &addr.sa);
+    }
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
         (addr.sa.sa_family == AF_INET6 &&
          setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only)) < 0) ||

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "gateway/base/str.h"
+#include "gateway/edge/loopback.h"
 #include "gateway/edge/proxy_priv.h"
 
 #define ACCEPTS_A_TURN 64
@@ -75,6 +76,9 @@ static int bind_listener(kg_proxy_t *proxy, kg_err_t *err)
             proxy->listen);
     }
     proxy->listen_fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (proxy->listen_fd >= 0) {
+        kg_loopback_unpaced(proxy->listen_fd, (struct sockaddr *)&at);
+    }
     if (proxy->listen_fd < 0 ||
         setsockopt(proxy->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
         (at.ss_family == AF_INET6 && proxy->listen[0] == '*' &&

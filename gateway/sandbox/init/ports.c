@@ -1,6 +1,7 @@
 /* Connections to what listens on the sandbox's loopback. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -11,6 +12,7 @@
 #include "gateway/sandbox/init/init.h"
 
 #define GUEST_MS 100
+#define UNPACED "reno" /* no timer for each segment, as of BBR, where there is no network */
 
 /* A connected socket, or one on its way, or -errno. A refusal is known at once: the answer of the
  * own loopback comes before connect returns; in gVisor it takes a moment. */
@@ -36,6 +38,7 @@ static int try_connect(int family, uint16_t port, int wait_ms)
     if (fd < 0) {
         return -errno;
     }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, UNPACED, sizeof(UNPACED) - 1);
     if (connect(fd, addr, len) < 0 && errno != EINPROGRESS) {
         return -errno;
     }

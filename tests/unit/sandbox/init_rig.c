@@ -1,7 +1,9 @@
 #include "tests/unit/sandbox/init_rig.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -318,4 +320,18 @@ void init_rig_path(kg_init_rig_t *rig,
         assert_int_equal(ret_frame->reply.head.verb, verb);
         assert_int_equal(ret_frame->reply.head.seq, rig->seq);
     }
+}
+
+int init_rig_listen(uint16_t *ret_port)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(addr);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&addr, len), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
+    *ret_port = ntohs(addr.sin_port);
+    return fd;
 }

@@ -66,5 +66,7 @@ void init_rig_path(kg_init_rig_t *rig,
                    const char *second,
                    uint32_t flags,
                    kg_rig_frame_t *ret_frame);
+/* A listener on loopback, and its port. */
+int init_rig_listen(uint16_t *ret_port);
 
 #endif

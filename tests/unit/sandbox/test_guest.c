@@ -1,10 +1,8 @@
 /* Two sandal-inits, one for the processes of the other, as with a guest kernel between them; here
  * both have the host's. Then one alone, and the test in the place of the other. */
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -330,20 +328,6 @@ static void errors_and_signals_come_through(void **state)
     stop(&p);
 }
 
-static int listen_somewhere(uint16_t *ret_port)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(addr);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&addr, len), 0);
-    assert_int_equal(listen(fd, 4), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
-    *ret_port = ntohs(addr.sin_port);
-    return fd;
-}
-
 static void connect_to(kg_pair_rig_t *p, uint16_t port, kg_rig_frame_t *f)
 {
     kg_ip_request_t r;
@@ -361,7 +345,7 @@ static void bytes_of_a_port_are_relayed(void **state)
     char text[64];
     (void)state;
     start(&p, true);
-    int server = listen_somewhere(&port);
+    int server = init_rig_listen(&port);
     connect_to(&p, port, &f);
     assert_int_equal(f.reply.files.error, 0);
     assert_int_equal(f.fd_count, 1);

@@ -2,6 +2,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -90,6 +92,33 @@ static void connect_knows_who_listens(void **state)
     init_rig_stop(&rig, true);
     assert_int_equal(kg_init_sock_connect("/nowhere", getpid(), 10), -ETIMEDOUT);
     assert_int_equal(kg_init_sock_connect("/nowhere", rig.pid, 10000), -ESRCH);
+}
+
+static void ports_are_reached_without_pacing(void **state)
+{
+    (void)state;
+    kg_init_rig_t rig;
+    kg_rig_frame_t f;
+    kg_ip_request_t r;
+    uint16_t port;
+    char name[16] = {0};
+    socklen_t len = sizeof(name);
+    init_rig_start(&rig, 0, 60);
+    int sock = init_rig_hello(&rig, KG_IP_ROLE_GATEWAY);
+    int server = init_rig_listen(&port);
+    size_t fixed = kg_ip_request_init(&r, KG_IP_CONNECT, 0, 0);
+    r.connect.port = port;
+    init_rig_send(&rig, sock, &r, fixed, NULL, 0);
+    assert_true(init_rig_recv_frame(sock, &f));
+    assert_int_equal(f.reply.head.verb, KG_IP_CONNECT);
+    assert_int_equal(f.reply.files.error, 0);
+    assert_int_equal(f.fd_count, 1);
+    assert_int_equal(getsockopt(f.fds[0], IPPROTO_TCP, TCP_CONGESTION, name, &len), 0);
+    assert_string_equal(name, "reno");
+    close(f.fds[0]);
+    close(server);
+    close(sock);
+    init_rig_stop(&rig, true);
 }
 
 /* As the sandbox's own user code, which may find the socket's name. */
@@ -505,6 +534,7 @@ int main(void)
         cmocka_unit_test(first_frame_must_be_hello),
         cmocka_unit_test(silent_connections_are_few),
         cmocka_unit_test(connect_knows_who_listens),
+        cmocka_unit_test(ports_are_reached_without_pacing),
         cmocka_unit_test(strangers_are_turned_away),
         cmocka_unit_test(new_gateway_replaces_the_old),
         cmocka_unit_test(orphan_ends_with_all_it_has),
