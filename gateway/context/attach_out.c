@@ -114,13 +114,19 @@ static kg_slice_t running_header(const kg_context_t *context)
     return known ? kg_buf_slice(&job->run->client->header) : (kg_slice_t){0};
 }
 
-void kg_bridge_idle(kg_context_t *context, kg_attach_t *to, kg_slice_t parent)
+/* An idle was said, of something else than the cell: clients take each for the kernel's. */
+static void still(kg_context_t *context, kg_attach_t *to)
 {
-    kg_bridge_status(context, to, "idle", parent);
     const char *state = kg_bridge_state(context);
     if (strcmp(state, "idle") != 0) {
         kg_bridge_status(context, to, state, running_header(context));
     }
+}
+
+void kg_bridge_idle(kg_context_t *context, kg_attach_t *to, kg_slice_t parent)
+{
+    kg_bridge_status(context, to, "idle", parent);
+    still(context, to);
 }
 
 /* content: of the reply, and of an error on iopub for people to see (empty: none), or because there
@@ -188,11 +194,18 @@ void kg_bridge_refuse(kg_context_t *context,
     answer(context, to, channel, request_type, parent, content);
 }
 
+/* Until its idle, not its reply, which may come later: nothing is said after both. */
+static bool cell_works(const kg_context_t *context)
+{
+    const kg_run_t *run = context->current ? context->current->run : NULL;
+    return kg_context_running(context) && !(run && run->live && run->live->idled);
+}
+
 const char *kg_bridge_state(const kg_context_t *context)
 {
     switch (context->state) {
     case KG_CTX_READY:
-        return kg_context_running(context) ? "busy" : "idle";
+        return cell_works(context) ? "busy" : "idle";
     case KG_CTX_DEAD:
         return "dead";
     case KG_CTX_ENDING: /* restarting is told once, when it has ended: see attach.c */
@@ -376,6 +389,12 @@ static bool is_hidden(const kg_inc_t *inc, const kg_jmsg_t *msg)
            !is_current(inc->context, msg->parent_id);
 }
 
+static bool is_idle(const kg_jmsg_t *msg)
+{
+    return strcmp(msg->msg_type, "status") == 0 &&
+           kg_slice_eq_cstr(kg_json_get(msg->content, "execution_state").raw, "\"idle\"");
+}
+
 void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg)
 {
     if (!inc->voice[0]) {
@@ -383,6 +402,11 @@ void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg)
     }
     kg_context_t *context = inc->context;
     kg_bridge_t *bridge = context ? context->bridge : NULL;
+    bool idle = context && is_idle(msg);
+    bool of_cell = idle && is_current(context, msg->parent_id);
+    if (of_cell && context->current->run->live) {
+        context->current->run->live->idled = true;
+    }
     if (!bridge || !bridge->attaches || is_hidden(inc, msg)) {
         return;
     }
@@ -397,6 +421,9 @@ void kg_bridge_iopub(kg_inc_t *inc, const kg_jmsg_t *msg)
         header = running_header(context);
     }
     kg_bridge_pass(context, NULL, KG_CHANNEL_IOPUB, msg, header.len > 0 ? &header : NULL);
+    if (idle && !of_cell && context->state == KG_CTX_READY) { /* of control's, or a subshell's */
+        still(context, NULL);
+    }
 }
 
 void kg_bridge_text(kg_inc_t *inc, bool is_stderr, kg_slice_t utf8)

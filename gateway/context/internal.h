@@ -137,6 +137,7 @@ typedef struct kg_run_live {
     bool leaving;    /* exit() was called: its end waits for the process's */
     bool sampled;    /* cpu_end_ns and peak_memory are known */
     bool again;      /* one more interrupt before the kill */
+    bool idled;      /* its kernel's idle was passed on to attached clients */
     uint64_t timeout_ns;
     kg_timer_t *deadline;
     kg_buf_t input_header; /* of the input_request that waits, or empty */

@@ -77,6 +77,29 @@ def test_a_comm_works_over_a_subshell_while_a_cell_runs(sandbox: Sandbox) -> Non
         ws.ask("delete_subshell_request", {"subshell_id": subshell}, "control")
 
 
+def test_idles_beside_a_cell_do_not_hide_it(sandbox: Sandbox) -> None:
+    """JupyterLab asks for the debugger and for a subshell as soon as it is attached, and takes each idle that it hears for the kernel's."""
+    def after(client: Channels, state: str, msg_id: str) -> list[tuple[str, str]]:
+        """The states that it was told behind that one."""
+        told = [(m["content"]["execution_state"], m["parent_header"].get("msg_id", "")) for m in client.seen if m["header"]["msg_type"] == "status"]
+        return told[told.index((state, msg_id)) + 1:] if (state, msg_id) in told else []
+
+    with channels(sandbox) as ws, channels(sandbox) as late:
+        if not able(ws):
+            pytest.skip("this template's kernel has no subshells")
+        cell, subshell = running(ws), made(late)
+        info = {"type": "request", "seq": 1, "command": "debugInfo", "arguments": {}}
+        for kind, content, channel, of in (("debug_request", info, "control", None), ("complete_request", {"code": "pri", "cursor_pos": 3}, "shell", subshell)):
+            asked = late.send(kind, content, channel, subshell=of)
+            for client in (late, ws):
+                while ("busy", cell) not in after(client, "idle", asked):
+                    client.receive(10)
+        interrupt(ws, cell)
+        late.ask("is_complete_request", {"code": "1"})
+        assert ("busy", cell) not in after(late, "idle", cell)  # that was its end
+        late.ask("delete_subshell_request", {"subshell_id": subshell}, "control")
+
+
 def test_unknown_ones_are_refused_at_once(sandbox: Sandbox) -> None:
     with channels(sandbox) as ws:
         if not able(ws):  # as such kernels themselves do
