@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "gateway/edge/proxy_priv.h"
 
@@ -167,6 +168,18 @@ void proxy_answer_feed(proxy_conn_t *conn, const char *data, size_t len)
         }
         proxy_conn_next(conn);
     }
+}
+
+void proxy_answer_moved(proxy_conn_t *conn)
+{
+    char more;
+    uv_os_fd_t fd;
+    conn->answer_done = true;
+    if (uv_fileno((uv_handle_t *)&conn->up->tcp, &fd) == 0 &&
+        recv(fd, &more, 1, MSG_PEEK | MSG_DONTWAIT) > 0) {
+        proxy_up_drop(conn); /* as below: nothing of it is believed */
+    }
+    proxy_conn_next(conn);
 }
 
 void proxy_answer_eof(proxy_conn_t *conn)

@@ -61,18 +61,30 @@ void proxy_conn_end(proxy_conn_t *conn)
     uv_close((uv_handle_t *)&conn->client, client_closed);
 }
 
+/* A body of a length that was told is on its way to the sandbox. */
+static bool request_in_bulk(const proxy_conn_t *conn)
+{
+    return conn->state == PROXY_RELAY && conn->body_sent && !conn->request_done &&
+           !conn->request_chunked;
+}
+
 static void alloc_read(uv_handle_t *handle, size_t hint, uv_buf_t *ret)
 {
     proxy_conn_t *conn = handle->data;
     (void)hint;
-    if (conn->state == PROXY_RELAY && conn->body_sent && !conn->request_done &&
-        !conn->request_chunked) {
+    proxy_bulk_t bulk = PROXY_BULK_READ;
+    if (request_in_bulk(conn)) {
         uint64_t before = conn->request.content_length;
-        conn->broken = !proxy_bulk_move(conn, (uv_stream_t *)handle, (uv_stream_t *)&conn->up->tcp,
-                                        &conn->request.content_length);
+        bulk = proxy_bulk_move(conn, (uv_stream_t *)handle, (uv_stream_t *)&conn->up->tcp,
+                               &conn->request.content_length);
         conn->client_moved = conn->client_moved || conn->request.content_length < before;
     }
-    *ret = uv_buf_init(conn->proxy->read, sizeof(conn->proxy->read));
+    conn->broken = bulk == PROXY_BULK_LOST;
+    if (bulk != PROXY_BULK_READ) {
+        *ret = uv_buf_init(NULL, 0); /* on_client hears UV_ENOBUFS */
+        return;
+    }
+    *ret = uv_buf_init(conn->proxy->read, conn->head_done ? PROXY_READ : PROXY_READ_HEAD);
 }
 
 static void shut(uv_shutdown_t *req, int status)
@@ -104,8 +116,11 @@ static void on_client(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         proxy_conn_end(conn);
         return;
     }
-    if (n == 0) { /* nothing, or all of it was moved before the read */
-        if (conn->up && uv_stream_get_write_queue_size((uv_stream_t *)&conn->up->tcp) > PROXY_LOW) {
+    if (n == UV_ENOBUFS && request_in_bulk(conn) && conn->request.content_length == 0) {
+        conn->request_done = true;
+    }
+    if (n == 0 || n == UV_ENOBUFS) { /* nothing, or it was moved instead, or has to wait */
+        if (conn->up && uv_stream_get_write_queue_size((uv_stream_t *)&conn->up->tcp) > 0) {
             proxy_conn_read(conn, false);
         }
         return;

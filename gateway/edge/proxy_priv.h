@@ -9,7 +9,9 @@
 #include "gateway/edge/proxy_head.h"
 
 #define PROXY_READ 131072 /* bytes of one read */
-#define PROXY_JOIN 4096   /* a body as small as this goes out in one piece with its head */
+/* … where a head is waited for: what comes with it of a large body is copied */
+#define PROXY_READ_HEAD 32768
+#define PROXY_JOIN 4096 /* a body as small as this goes out in one piece with its head */
 /* Unsent bytes at which the other side is not read any more, and is read again. */
 #define PROXY_HIGH ((size_t)256 * 1024)
 #define PROXY_LOW ((size_t)64 * 1024)
@@ -111,10 +113,15 @@ int proxy_put(uv_stream_t *stream, const kg_buf_t *bytes, bool up);
 /* proxy_bulk.c */
 void proxy_bulk_open(kg_proxy_t *proxy);
 void proxy_bulk_close(kg_proxy_t *proxy);
+typedef enum proxy_bulk {
+    PROXY_BULK_READ,  /* what there is is to be read: the end, an error, or little */
+    PROXY_BULK_MOVED, /* there's nothing more to be had now, or the receiver has no room */
+    PROXY_BULK_LOST,  /* bytes were lost on the way: the connection has to end */
+} proxy_bulk_t;
 /* Moves what has come of a body, of which *left bytes are outstanding (UINT64_MAX: not known, which
- * moves nothing), as far as the receiver has room; *left falls, never to 0. False: bytes were lost,
- * the connection has to end. Splice(2). */
-bool proxy_bulk_move(proxy_conn_t *conn, uv_stream_t *from, uv_stream_t *to, uint64_t *left);
+ * moves nothing); *left falls, to 0 where the body has ended. Splice(2). */
+proxy_bulk_t
+proxy_bulk_move(proxy_conn_t *conn, uv_stream_t *from, uv_stream_t *to, uint64_t *left);
 
 /* proxy_request.c */
 extern const http_parser_settings proxy_request_settings;
@@ -130,6 +137,7 @@ void proxy_up_forget(proxy_conn_t *conn);
 void proxy_answer_begin(proxy_conn_t *conn);
 void proxy_answer_feed(proxy_conn_t *conn, const char *data, size_t len);
 void proxy_answer_eof(proxy_conn_t *conn);
+void proxy_answer_moved(proxy_conn_t *conn); /* all of its body, past the parser */
 
 /* proxy_page.c */
 int proxy_page_write(const proxy_conn_t *conn, int status, const char *why, kg_buf_t *out);

@@ -41,6 +41,13 @@ void proxy_up_forget(proxy_conn_t *conn)
     kg_timer_close(&conn->again);
 }
 
+/* A body of a length that was told is on its way to the client. */
+static bool answer_in_bulk(const proxy_conn_t *conn)
+{
+    return conn->state == PROXY_RELAY && conn->answer_begun && !conn->answer_done &&
+           !(conn->answer.flags & F_CHUNKED) && !conn->no_body;
+}
+
 static void alloc_read(uv_handle_t *handle, size_t hint, uv_buf_t *ret)
 {
     proxy_up_t *up = handle->data;
@@ -50,12 +57,17 @@ static void alloc_read(uv_handle_t *handle, size_t hint, uv_buf_t *ret)
         return;
     }
     proxy_conn_t *conn = up->conn;
-    if (conn->state == PROXY_RELAY && conn->answer_begun && !conn->answer_done &&
-        !conn->answer_chunked && !conn->no_body) {
-        conn->broken = !proxy_bulk_move(conn, (uv_stream_t *)handle, (uv_stream_t *)&conn->client,
-                                        &conn->answer.content_length);
+    proxy_bulk_t bulk = PROXY_BULK_READ;
+    if (answer_in_bulk(conn)) {
+        bulk = proxy_bulk_move(conn, (uv_stream_t *)handle, (uv_stream_t *)&conn->client,
+                               &conn->answer.content_length);
     }
-    *ret = uv_buf_init(conn->proxy->read, sizeof(conn->proxy->read));
+    conn->broken = bulk == PROXY_BULK_LOST;
+    if (bulk != PROXY_BULK_READ) {
+        *ret = uv_buf_init(NULL, 0); /* on_up hears UV_ENOBUFS */
+        return;
+    }
+    *ret = uv_buf_init(conn->proxy->read, conn->answer_begun ? PROXY_READ : PROXY_READ_HEAD);
 }
 
 /* A kept connection may have been closed by the server at the moment that it was used again. */
@@ -133,8 +145,12 @@ static void on_up(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
         proxy_conn_end(conn);
         return;
     }
-    if (n == 0) { /* nothing, or all of it was moved before the read */
-        if (uv_stream_get_write_queue_size((uv_stream_t *)&conn->client) > PROXY_LOW) {
+    if (n == UV_ENOBUFS && answer_in_bulk(conn) && conn->answer.content_length == 0) {
+        proxy_answer_moved(conn);
+        return;
+    }
+    if (n == 0 || n == UV_ENOBUFS) { /* nothing, or it was moved instead, or has to wait */
+        if (uv_stream_get_write_queue_size((uv_stream_t *)&conn->client) > 0) {
             proxy_up_read(up, false);
         }
         return;

@@ -66,6 +66,11 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(block)
         elif path == "/echo":
             self.answer(b"".join(self.body()))
+        elif path == "/refuse":  # without reading what was sent with it
+            self.answer(b"too large", 413, [("Connection", "close")])
+            self.close_connection = True
+        elif path == "/more":  # than was asked for
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + bytes(100000) + b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
         elif path == "/chunks":
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
@@ -365,6 +370,38 @@ def test_large_bodies_of_many_keep_their_bytes(open_port: dict[str, Any]) -> Non
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_bodies_of_any_size_end_where_they_end(box: Sandbox, open_port: dict[str, Any]) -> None:
+    """About the sizes at which they are moved another way, all on one connection."""
+    near = [edge + off for edge in (16384, 32768, 49152, 65536, 131072, 262144, 294912, MIB) for off in (-1, 0, 1)]
+    conn = http.client.HTTPConnection("127.0.0.1", proxy_port(open_port))
+    peers = set()
+    for size in near:
+        body = os.urandom(size)
+        conn.request("POST", f"/s/{box.id}/{PORT}/echo", body=body)
+        assert conn.getresponse().read() == body, size
+        conn.request("POST", f"/s/{box.id}/{PORT}/x", body=body)
+        row = json.loads(conn.getresponse().read())
+        assert row["sha256"] == hashlib.sha256(body).hexdigest(), size
+        peers.add(row["peer"])
+    assert len(peers) == 1
+    conn.close()
+
+
+def test_a_large_body_that_is_refused_unread(open_port: dict[str, Any]) -> None:
+    answer = httpx.post(open_port["path_url"] + "refuse", content=bytes(16 * MIB))
+    assert answer.status_code == 413 and answer.text == "too large"
+
+
+def test_more_than_was_asked_for_is_no_answer(box: Sandbox, open_port: dict[str, Any]) -> None:
+    with socket.create_connection(("127.0.0.1", proxy_port(open_port))) as s:
+        s.sendall(b"GET /s/%s/%d/more HTTP/1.1\r\nHost: x\r\n\r\nGET /s/%s/%d/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+                  % (box.id.encode(), PORT, box.id.encode(), PORT))
+        data = b""
+        while piece := s.recv(65536):
+            data += piece
+    assert b"evil" not in data and b'"path": "/x"' in data
 
 
 def test_a_slow_client_holds_the_server_back(proxied: Daemon, box: Sandbox, open_port: dict[str, Any]) -> None:

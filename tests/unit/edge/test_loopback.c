@@ -91,7 +91,7 @@ static void what_comes_in_has_the_listeners(void **state)
 static int listener_of(unsigned port)
 {
     for (int fd = 0; fd < 1024; fd++) {
-        any_addr_t at;
+        any_addr_t at = {.sa.sa_family = AF_UNSPEC};
         socklen_t len = sizeof(at);
         int listens = 0;
         socklen_t size = sizeof(listens);
