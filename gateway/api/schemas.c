@@ -238,6 +238,7 @@ static const kg_schema_row_t rows[] = {
     {NULL, "cgroup", "string?", "v1, v2, mixed, none"},
     {NULL, "network", "string?", "none, egress, host"},
     {NULL, "disk", "string?", "What holds its disk limit; none: nothing does"},
+    {NULL, "reason", "string~", "What this kind does not hold on this host"},
     {"SandboxMetrics", "sandbox", "string", ""},
     {NULL, "at", "time", ""},
     {NULL, "cpu_seconds", "number?", "null, here and below: not known"},

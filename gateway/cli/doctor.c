@@ -37,6 +37,10 @@ static const kg_remedy_t REMEDIES[] = {
     {"bubblewrap", "bwrap (package", -1, "install the package bubblewrap"},
     {"bubblewrap", "mount proc", -1, CONTAINER},
     {"bubblewrap", NULL, -1, USERNS},
+    {"process", KG_LAUNCHER_NOT_APART, 0,
+     "a kernel with Landlock's ABI 6 (Linux 6.12), or run the daemon as root; till then "
+     "bubblewrap, "
+     "or sandboxes of one owner only"},
     {"process", "andlock", -1,
      "a kernel with Landlock (5.13 or later, lsm=landlock among its LSMs)"},
     {"runc", NULL, 0, "run the daemon as root"},
@@ -130,7 +134,9 @@ void kg_doctor_launchers(kg_doctor_t *doctor,
 
     for (uint32_t i = 0; i < table->count && i < KG_KP_LAUNCHERS; i++) {
         const kg_kp_launcher_row_t *row = &table->rows[i];
-        add(doctor, row->available ? KG_FINDING_OK : KG_FINDING_NO, row->name, row->reason);
+        bool apart = strstr(row->reason, KG_LAUNCHER_NOT_APART) == NULL;
+        kg_finding_t found = apart ? KG_FINDING_OK : KG_FINDING_LIMITED;
+        add(doctor, row->available ? found : KG_FINDING_NO, row->name, row->reason);
         bool takes = is_auto ? row->rank > best && kg_isolation_rank(row->name) >= floor &&
                                    (!by_name_alone(row->name) || strcmp(row->name, least) == 0)
                              : strcmp(row->name, wish) == 0;

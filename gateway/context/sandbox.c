@@ -106,9 +106,19 @@ static const char *word(const char *got)
 static json_t *isolation_json(const kg_sandbox_t *sandbox)
 {
     const kg_isolation_info_t *got = &sandbox->info.isolation_info;
-    return json_pack("{s:s, s:s?, s:s?, s:s?, s:s?, s:s?}", "kind", sandbox->launcher, "userns",
-                     word(got->userns), "seccomp", word(got->seccomp), "cgroup", word(got->cgroup),
-                     "network", word(got->network), "disk", word(got->disk));
+    json_t *out =
+        json_pack("{s:s, s:s?, s:s?, s:s?, s:s?, s:s?}", "kind", sandbox->launcher, "userns",
+                  word(got->userns), "seccomp", word(got->seccomp), "cgroup", word(got->cgroup),
+                  "network", word(got->network), "disk", word(got->disk));
+    size_t count = 0;
+    const kg_launcher_info_t *rows = kg_keeper_launchers(sandbox->core->keeper, &count);
+    for (size_t i = 0; out && i < count; i++) {
+        if (strcmp(rows[i].name, sandbox->launcher) == 0 &&
+            strstr(rows[i].reason, KG_LAUNCHER_NOT_APART)) {
+            (void)json_object_set_new(out, "reason", json_string(rows[i].reason));
+        }
+    }
+    return out;
 }
 
 /* ---- what idleness does ---- */

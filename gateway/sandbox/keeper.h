@@ -236,6 +236,9 @@ bool keeper_record_id(const char *name, char ret_id[KG_KP_ID_MAX]);
 
 /* keeper_adopt.c: what records tell of: what lives is taken over, what doesn't is given back. */
 int keeper_adopt(kg_keeper_t *k);
+/* Whether any sandbox of an earlier keeper lives: for a start that failed, before or after
+ * keeper_adopt. */
+bool keeper_others_live(kg_keeper_t *k);
 bool keeper_adopting(const kg_keeper_t *k);
 void keeper_adopt_answered(kg_keeper_t *k, kg_sb_t *sb, const kg_answer_t *answer, int *life);
 
@@ -243,7 +246,9 @@ void keeper_adopt_answered(kg_keeper_t *k, kg_sb_t *sb, const kg_answer_t *answe
 int keeper_host_open(kg_keeper_t *k);
 void keeper_host_close(kg_keeper_t *k);
 int keeper_volumes_open(kg_keeper_t *k, kg_err_t *err); /* once; may take a second */
-void keeper_nets_open(kg_keeper_t *k);                  /* likewise; host.nets tells */
+/* Likewise; host.nets tells. Later: starts what of them has ended and could not be started then. */
+void keeper_nets_open(kg_keeper_t *k);
+void keeper_nets_revive(kg_keeper_t *k, int status); /* the helper ended by itself, with that */
 
 /* keeper_errand.c */
 /* Forks a worker that runs fn and sends what it answers with up to two descriptors (-1 = none).

@@ -129,11 +129,14 @@ static int adopt_one(kg_keeper_t *k, const char *id)
     return 0;
 }
 
-int keeper_adopt(kg_keeper_t *k)
+/* Calls each for every record. How many it answered with more than 0; -errno when there is no list.
+ */
+static int each_record(kg_keeper_t *k, int (*each)(kg_keeper_t *k, const char *id))
 {
     char id[KG_KP_ID_MAX];
     int fd = openat(k->host.sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    int found = 0;
 
     if (!dir) {
         return -errno;
@@ -144,14 +147,33 @@ int keeper_adopt(kg_keeper_t *k)
         if (!entry) {
             break;
         }
-        int r = keeper_record_id(entry->d_name, id) ? adopt_one(k, id) : 0;
+        int r = keeper_record_id(entry->d_name, id) ? each(k, id) : 0;
+        found += r > 0;
         if (r < 0) {
             kg_log(KG_LOG_WARN, "sandbox.record_left_alone", "id=%s reason=%s", id,
                    strerrorname_np(-r));
         }
     }
     closedir(dir);
-    return 0;
+    return found;
+}
+
+int keeper_adopt(kg_keeper_t *k)
+{
+    int r = each_record(k, adopt_one);
+    return r < 0 ? r : 0;
+}
+
+static int lives(kg_keeper_t *k, const char *id)
+{
+    kg_record_t record;
+    KG_AUTO_CLOSE int pidfd = keeper_record_read(k, id, &record) == 0 ? find_init(k, &record) : -1;
+    return pidfd >= 0;
+}
+
+bool keeper_others_live(kg_keeper_t *k)
+{
+    return each_record(k, lives) > 0;
 }
 
 bool keeper_adopting(const kg_keeper_t *k)

@@ -43,6 +43,13 @@ int keeper_volumes_open(kg_keeper_t *k, kg_err_t *err)
     return 0;
 }
 
+void keeper_nets_revive(kg_keeper_t *k, int status)
+{
+    int r = kg_nets_revive(&k->host.nets);
+    kg_log(r < 0 ? KG_LOG_ERROR : KG_LOG_WARN, "keeper.network_helper",
+           "status=%d restarted=%d error=%d", status, r == 0, -r);
+}
+
 void keeper_nets_open(kg_keeper_t *k)
 {
     kg_err_t err = {0};
@@ -50,6 +57,9 @@ void keeper_nets_open(kg_keeper_t *k)
 
     if (k->nets_open) {
         (void)kg_nets_reroute(nets);
+        if (nets->available && nets->helper == 0) { /* it could not be started when it ended */
+            keeper_nets_revive(k, 0);
+        }
         return;
     }
     k->nets_open = true;

@@ -189,9 +189,7 @@ static void reap(kg_keeper_t *k)
         } else if ((errand = keeper_errand_of(k, pid)) != NULL) {
             keeper_errand_exited(k, errand);
         } else if (k->nets_open && pid == k->host.nets.helper && !k->stopping) {
-            int r = kg_nets_revive(&k->host.nets);
-            kg_log(r < 0 ? KG_LOG_ERROR : KG_LOG_WARN, "keeper.network_helper",
-                   "status=%d restarted=%d error=%d", status, r == 0, -r);
+            keeper_nets_revive(k, status);
         } else if (k->nets_open && pid == k->host.nets.router && !k->stopping) {
             (void)kg_nets_reroute(&k->host.nets);
         } /* else a stray of a sandbox that is ending */
@@ -358,7 +356,11 @@ int main(int argc, char **argv)
     if (r != 0) {
         return r > 0 ? 0 : 2;
     }
-    r = setup(&k) < 0 ? 1 : run(&k);
+    r = setup(&k);
+    if (r < 0 && k.dirs_held && keeper_others_live(&k)) {
+        k.leaving = true; /* their networks are not ours to close */
+    }
+    r = r < 0 ? 1 : run(&k);
     keeper_fini(&k);
     return r;
 }

@@ -6,12 +6,14 @@
 #include <fcntl.h>
 #include <linux/landlock.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "gateway/base/mem.h"
+#include "gateway/sandbox/limits.h"
 
 /* The newest form that this file knows; an older kernel is given the part that it knows. */
 typedef struct kg_ll_attr {
@@ -38,6 +40,22 @@ int kg_ll_abi(void)
 {
     long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
     return abi < 0 ? 0 : (int)abi;
+}
+
+/* Under root each sandbox has a user id of its own, which keeps them apart without Landlock's
+ * scopes. */
+void kg_ll_remark(int abi, bool is_root, char ret[160])
+{
+    const char *more = "";
+    if (!is_root) {
+        more = abi < KG_LL_ABI_SCOPES ? "; " KG_LAUNCHER_NOT_APART
+                                        " (one user, Landlock without scopes)"
+                                      : "; same user as the daemon";
+    }
+    (void)snprintf(ret, 160,
+                   "host files by Landlock (ABI %d), no sockets but unix ones; the host's process "
+                   "list is seen%s",
+                   abi, more);
 }
 
 static uint64_t known_fs(int abi)

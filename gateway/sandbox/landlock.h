@@ -16,6 +16,9 @@ typedef enum kg_ll_grant {
 /* What the kernel has: 0 = none, else its ABI's number (4: TCP, 6: signals, abstract sockets). */
 #define KG_LL_ABI_SCOPES 6
 int kg_ll_abi(void);
+/* For people: what it holds of sandboxes, each under a user id of its own (is_root) or all under
+ * one, and what not (KG_LAUNCHER_NOT_APART). */
+void kg_ll_remark(int abi, bool is_root, char ret[160]);
 /* A new set of rules that refuses all; fd or -errno. */
 int kg_ll_begin(void);
 /* Opens it for path and what is below; absent is fine, and so is a file. */

@@ -40,11 +40,7 @@ static int process_probe(const kg_host_t *host, char ret_reason[160])
                        "landlock among lsm=)");
         return -ENOTSUP;
     }
-    (void)snprintf(ret_reason, 160,
-                   "host files by Landlock (ABI %d), no sockets but unix ones; the host's process "
-                   "list is seen%s%s",
-                   abi, abi < 6 ? "; signals are not held back" : "",
-                   host->is_root ? "" : "; same user as the daemon");
+    kg_ll_remark(abi, host->is_root, ret_reason);
     return 0;
 }
 

@@ -54,6 +54,10 @@ typedef struct kg_net_wish {
     kg_net_rule_t rules[KG_NET_RULES_MAX];
 } kg_net_wish_t;
 
+/* In what is said of a launcher that works: it does not keep this daemon's sandboxes from each
+ * other. */
+#define KG_LAUNCHER_NOT_APART "sandboxes reach each other"
+
 /* What was got, named in the answer's `isolation`. Short words. */
 typedef struct kg_isolation_info {
     char kind[24];    /* launcher */

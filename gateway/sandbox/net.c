@@ -210,6 +210,7 @@ int kg_nets_open(kg_nets_t *nets, kg_err_t *err)
 int kg_nets_revive(kg_nets_t *nets)
 {
     uint16_t group = nets->log_group;
+    nets->helper = 0;
     net_helper_end(nets); /* one that it left behind */
     int r = net_helper_start(nets);
     /* The rules name the group; the old one is free again, so it is found first. */

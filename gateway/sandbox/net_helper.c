@@ -288,6 +288,11 @@ static void give_back(kg_nets_t *nets)
     (void)net_gateway_set(nets, false);
 }
 
+static bool die_with(pid_t parent)
+{
+    return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
+}
+
 /* Above the helper: ends when it says so (no keeper), else starts another. */
 static void watch(kg_nets_t *nets, const helper_t *h)
 {
@@ -296,8 +301,9 @@ static void watch(kg_nets_t *nets, const helper_t *h)
         pid_t above = getpid();
         pid_t pid = fork();
         if (pid == 0) {
-            if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == above &&
-                give_up_rights(nets) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+            /* Other rights clear the signal, so it is set and looked at again: one that is left
+             * would hold the lock, and no other could start. */
+            if (die_with(above) && give_up_rights(nets) == 0 && die_with(above) &&
                 net_confine(nets) == 0) {
                 _exit(serve(nets, h) ? ORPHANED : 0);
             }

@@ -135,6 +135,27 @@ static void remedies_fit_the_reason(void **state)
     assert_string_equal(doctor.lines[3].detail, "not there");
 }
 
+/* In plain words, with what to change; a kind that keeps sandboxes apart is simply fine. */
+static void sandboxes_that_reach_each_other_are_told_of(void **state)
+{
+    kg_doctor_t doctor = {.is_root = false};
+    kg_kp_launchers_reply_t table = {0};
+    (void)state;
+    add_launcher(&table, "process", 10, true,
+                 "host files by Landlock (ABI 2); " KG_LAUNCHER_NOT_APART " (…)");
+    add_launcher(&table, "process", 10, true,
+                 "host files by Landlock (ABI 6); same user as the daemon");
+    kg_doctor_launchers(&doctor, &table, "process", "auto");
+    assert_true(doctor.good);
+    assert_int_equal(doctor.lines[0].finding, KG_FINDING_LIMITED);
+    assert_non_null(strstr(doctor.lines[0].detail, "reach each other"));
+    assert_non_null(strstr(doctor.lines[0].remedy, "Linux 6.12"));
+    assert_non_null(strstr(doctor.lines[0].remedy, "root"));
+    assert_non_null(strstr(doctor.lines[0].remedy, "one owner"));
+    assert_int_equal(doctor.lines[1].finding, KG_FINDING_OK);
+    assert_string_equal(doctor.lines[1].remedy, "");
+}
+
 static void text_and_json_say_the_same(void **state)
 {
     kg_doctor_t doctor = {.is_root = true};
@@ -181,6 +202,7 @@ int main(void)
         cmocka_unit_test(in_a_container_the_flags_are_named),
         cmocka_unit_test(what_is_missing_has_a_remedy),
         cmocka_unit_test(remedies_fit_the_reason),
+        cmocka_unit_test(sandboxes_that_reach_each_other_are_told_of),
         cmocka_unit_test(text_and_json_say_the_same),
         cmocka_unit_test(lines_past_the_limit_are_dropped),
     };

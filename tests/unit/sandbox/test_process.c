@@ -12,6 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "gateway/sandbox/landlock.h"
 #include "tests/unit/sandbox/harness.h"
 
 #define ID_A "sbx-tests000000000000001"
@@ -152,6 +153,23 @@ static void what_it_cannot_hold_is_refused(void **state)
     assert_int_equal(a.err.code, KG_ERR_NOT_SUPPORTED);
 }
 
+/* Only under an ordinary user is it Landlock that keeps sandboxes apart, and only with scopes. */
+static void who_is_not_kept_apart_is_said(void **state)
+{
+    static const struct {
+        int abi;
+        bool is_root, apart;
+    } rows[] = {
+        {1, false, false}, {5, false, false}, {6, false, true}, {7, false, true}, {5, true, true}};
+    (void)state;
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        char text[160];
+        kg_ll_remark(rows[i].abi, rows[i].is_root, text);
+        assert_true(strlen(text) < sizeof(text) - 1); /* nothing of it is cut */
+        assert_int_equal(strstr(text, KG_LAUNCHER_NOT_APART) == NULL, rows[i].apart);
+    }
+}
+
 static int run(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -160,6 +178,7 @@ static int run(void)
         T(files_of_the_host_are_closed),
         T(network_and_neighbours_are_closed),
         T(what_it_cannot_hold_is_refused),
+        cmocka_unit_test(who_is_not_kept_apart_is_said),
     };
     return cmocka_run_group_tests_name(geteuid() == 0 ? "process, root" : "process, rootless",
                                        tests, NULL, NULL);
