@@ -1,12 +1,14 @@
 /* gateway/context: sandboxes that outlived a gateway or a keeper. At the start the keeper is asked
  * what lives: those that the store knows are attached to, with their files and background processes
- * as they are, and their kernels (adopt_kernel.c); those it doesn't know end. Other processes of an
- * earlier gateway end too: nobody holds their pipes. */
+ * as they are, and their kernels (adopt_kernel.c); those that are nobody's end, and those that were
+ * somebody's are kept (lost.c). Other processes of an earlier gateway end too: nobody holds their
+ * pipes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gateway/base/log.h"
 #include "gateway/context/internal.h"
+#include "gateway/context/lost.h"
 #include "gateway/context/zygote.h"
 
 /* A sandbox that is ended for good, and has only files left. */
@@ -76,19 +78,28 @@ static bool lives(const kg_sandbox_t *sandbox, const kg_listed_t *rows, size_t c
     return false;
 }
 
-/* What the store doesn't know nobody can reach: it was being made or ended when the daemon was
- * killed, and has at least files and a range of user ids. Of a store that could not be read whole,
- * files stay. */
-static void end_unknown(kg_core_t *core, const kg_listed_t *rows, size_t count)
+/* What was being made or ended when the daemon was killed, or waited in a pool, has at least files
+ * and a range of user ids. What else the store doesn't know is somebody's. Of a store that could
+ * not be read whole, files stay. */
+static void end_unknown(kg_core_t *core, const kg_listed_t *row)
 {
     bool keep_files = core->skipped > 0;
+    if (!keep_files && !row->is_zygote &&
+        kg_store_disposable_has(core->store, row->id, NULL) != 1) {
+        kg_lost_take(core, row);
+    } else if (row->lives || !keep_files) {
+        kg_log(KG_LOG_WARN, "sandbox.unknown", "sandbox=%s lives=%d", row->id, row->lives);
+        (void)kg_keeper_end(core->keeper, row->id, keep_files, NULL, NULL);
+    }
+}
+
+static void see_to_unknown(kg_core_t *core, const kg_listed_t *rows, size_t count)
+{
     for (size_t i = 0; i < count; i++) {
-        const char *id = rows[i].id;
         kg_sandbox_t *sandbox = NULL;
-        HASH_FIND_STR(core->sandboxes, id, sandbox);
-        if (!sandbox && !kg_zygotes_have(core, id) && (rows[i].lives || !keep_files)) {
-            kg_log(KG_LOG_WARN, "sandbox.unknown", "sandbox=%s lives=%d", id, rows[i].lives);
-            (void)kg_keeper_end(core->keeper, id, keep_files, NULL, NULL);
+        HASH_FIND_STR(core->sandboxes, rows[i].id, sandbox);
+        if (!sandbox && !kg_zygotes_have(core, rows[i].id)) {
+            end_unknown(core, &rows[i]);
         }
     }
 }
@@ -113,8 +124,10 @@ static void listed(void *user, const kg_listed_t *rows, size_t count, const kg_e
     if (err) {
         kg_log(KG_LOG_ERROR, "recover.list", "code=%s", kg_err_name(err->code));
         count = 0;
+    } else {
+        kg_lost_forget(core, rows, count);
     }
-    end_unknown(core, rows, count);
+    see_to_unknown(core, rows, count);
     HASH_ITER (hh, core->sandboxes, sandbox, next) {
         if (sandbox->finding) {
             look_for(sandbox, rows, count);

@@ -101,6 +101,9 @@ static void destroyed(void *user, const kg_err_t *err)
                kg_err_name(err->code));
     }
     core->stats.sandboxes_ended += !sandbox->hidden;
+    if (!err && !sandbox->keep_files) { /* else the next start removes what is left */
+        (void)kg_store_disposable_delete(core->store, sandbox->id, NULL);
+    }
     if (sandbox->create_wait) {
         kg_err_t gone = {0};
         (void)kg_err_set(&gone, KG_ERR_SANDBOX_NOT_FOUND,

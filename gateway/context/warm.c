@@ -161,7 +161,8 @@ static int make(void *user, kg_pool_t *pool, kg_member_t *member, void **ret_obj
     sandbox->tpl = kg_pool_user(pool);
     sandbox->start.kind = kg_start_kind_of(kg_pool_start(pool));
     sandbox->created_ns = kg_core_stamp(core);
-    int rc = begin(sandbox, &err);
+    int rc = kg_store_disposable_put(core->store, id, &err); /* till somebody takes it */
+    rc = rc ? rc : begin(sandbox, &err);
     if (rc) {
         kg_log(KG_LOG_WARN, "pool.member", "template=%s step=begin reason=\"%s\"",
                sandbox->tpl->name, err.message);

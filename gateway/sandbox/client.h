@@ -138,6 +138,9 @@ int kg_sandbox_attach(
 typedef struct kg_listed {
     const char *id;
     bool lives; /* else there are only its files, or it is on its way there */
+    bool is_zygote;
+    const char *launcher; /* "" = not known */
+    const char *template_name;
 } kg_listed_t;
 typedef void kg_ids_fn(void *user, const kg_listed_t *rows, size_t count, const kg_err_t *err);
 int kg_keeper_list(kg_keeper_t *keeper, kg_ids_fn *fn, void *user);

@@ -45,7 +45,14 @@ static void tell(const kg_call_t *call)
         return;
     }
     for (size_t i = 0; i < call->row_count; i++) {
-        rows[i] = (kg_listed_t){call->rows[i].id, call->rows[i].state == KG_KP_RUNNING};
+        const kg_kp_list_row_t *row = &call->rows[i];
+        rows[i] = (kg_listed_t){
+            .id = row->id,
+            .lives = row->state == KG_KP_RUNNING,
+            .is_zygote = row->is_zygote != 0,
+            .launcher = row->launcher,
+            .template_name = row->template_name,
+        };
     }
     call->fn.ids(call->user, rows, call->row_count, NULL);
     free(rows);

@@ -19,7 +19,7 @@ _Static_assert(sizeof(kg_kp_hold_t) == 16 + 48 + 32 + 8, "hold has no padding");
 _Static_assert(sizeof(kg_kp_usage_reply_t) == 16 + 416 + 48, "usage reply has no padding");
 _Static_assert(sizeof(kg_kp_feature_row_t) == 208, "feature row has no padding");
 _Static_assert(sizeof(kg_kp_launcher_row_t) == 360, "launcher row has no padding");
-_Static_assert(sizeof(kg_kp_list_row_t) == 64, "list row has no padding");
+_Static_assert(sizeof(kg_kp_list_row_t) == 64 + 24 + 64 + 8, "list row has no padding");
 
 static size_t request_size(unsigned verb)
 {
@@ -329,7 +329,10 @@ static bool list_rows_ok(const kg_kp_list_reply_t *list)
         return false;
     }
     for (uint32_t i = 0; i < list->count; i++) {
-        if (!kg_kp_id_valid(list->rows[i].id) || list->rows[i].state >= KG_KP_STATES) {
+        const kg_kp_list_row_t *row = &list->rows[i];
+        if (!kg_kp_id_valid(row->id) || row->state >= KG_KP_STATES ||
+            !terminated(row->launcher, sizeof(row->launcher)) ||
+            !terminated(row->template_name, sizeof(row->template_name))) {
             return false;
         }
     }

@@ -12,7 +12,7 @@
 #include "gateway/sandbox/net.h"
 
 #define KG_KP_MAGIC UINT32_C(0x4b504731)
-#define KG_KP_VERSION 4
+#define KG_KP_VERSION 5
 #define KG_KP_ID_MAX 48
 #define KG_KP_LAUNCHER_MAX 24
 #define KG_KP_PATH_MAX 256
@@ -206,8 +206,12 @@ typedef struct kg_kp_list_row {
     char id[KG_KP_ID_MAX];
     uint32_t slot;
     uint32_t uid;
-    int32_t init_pid; /* 0 = not running: only its directories are there */
-    uint32_t state;   /* kg_kp_state_t */
+    int32_t init_pid;                  /* 0 = not running: only its directories are there */
+    uint32_t state;                    /* kg_kp_state_t */
+    char launcher[KG_KP_LAUNCHER_MAX]; /* "" = not known */
+    char template_name[KG_KP_TEMPLATE_MAX];
+    uint32_t is_zygote;
+    uint32_t zero;
 } kg_kp_list_row_t;
 
 typedef struct kg_kp_list_reply {

@@ -82,6 +82,10 @@ static void do_list(kg_keeper_t *k, const kg_kp_list_t *request)
         row->uid = sb->uid;
         row->init_pid = sb->init_pid;
         row->state = (uint32_t)sb->state;
+        (void)snprintf(row->launcher, sizeof(row->launcher), "%s",
+                       sb->launcher ? sb->launcher->name : "");
+        memcpy(row->template_name, sb->template_name, sizeof(row->template_name));
+        row->is_zygote = sb->slots > 1;
     }
     keeper_send(k, &reply, -1);
 }

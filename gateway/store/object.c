@@ -33,7 +33,8 @@ put(kg_store_t *store, const char *sql, const kg_store_row_t *row, const char *w
     return kg_store_fail(store, err, what);
 }
 
-static int delete_row(kg_store_t *store, const char *sql, const char *id, kg_err_t *err)
+/* A change of the row of that id. */
+static int with_id(kg_store_t *store, const char *sql, const char *id, kg_err_t *err)
 {
     KG_AUTO(kg_store_stmt_done) sqlite3_stmt *stmt = NULL;
     int rc = kg_store_prepare(store, sql, &stmt, err);
@@ -41,9 +42,9 @@ static int delete_row(kg_store_t *store, const char *sql, const char *id, kg_err
         return rc;
     }
     if (kg_store_bind_text(stmt, 1, id) != SQLITE_OK) {
-        return kg_store_fail(store, err, "delete");
+        return kg_store_fail(store, err, "write");
     }
-    return kg_store_run(store, stmt, err, "delete");
+    return kg_store_run(store, stmt, err, "write");
 }
 
 static int
@@ -77,7 +78,7 @@ int kg_store_sandbox_put(kg_store_t *store, const kg_store_row_t *row, kg_err_t 
 
 int kg_store_sandbox_delete(kg_store_t *store, const char *id, kg_err_t *err)
 {
-    return delete_row(store, "DELETE FROM sandbox WHERE id = ?", id, err);
+    return with_id(store, "DELETE FROM sandbox WHERE id = ?", id, err);
 }
 
 int kg_store_sandbox_each(kg_store_t *store, kg_store_row_fn *each, void *user, kg_err_t *err)
@@ -95,7 +96,7 @@ int kg_store_context_put(kg_store_t *store, const kg_store_row_t *row, kg_err_t 
 
 int kg_store_context_delete(kg_store_t *store, const char *id, kg_err_t *err)
 {
-    return delete_row(store, "DELETE FROM context WHERE id = ?", id, err);
+    return with_id(store, "DELETE FROM context WHERE id = ?", id, err);
 }
 
 static int children(kg_store_t *store,
@@ -131,7 +132,7 @@ int kg_store_memo_put(kg_store_t *store, const kg_store_row_t *row, kg_err_t *er
 
 int kg_store_memo_delete(kg_store_t *store, const char *id, kg_err_t *err)
 {
-    return delete_row(store, "DELETE FROM memo WHERE id = ?", id, err);
+    return with_id(store, "DELETE FROM memo WHERE id = ?", id, err);
 }
 
 int kg_store_memo_each(
@@ -139,4 +140,36 @@ int kg_store_memo_each(
 {
     return children(store, "SELECT id, parent, name, body FROM memo WHERE parent = ? ORDER BY seq",
                     sandbox, each, user, err);
+}
+
+int kg_store_disposable_put(kg_store_t *store, const char *id, kg_err_t *err)
+{
+    return with_id(store, "INSERT OR IGNORE INTO disposable (id) VALUES (?)", id, err);
+}
+
+int kg_store_disposable_delete(kg_store_t *store, const char *id, kg_err_t *err)
+{
+    return with_id(store, "DELETE FROM disposable WHERE id = ?", id, err);
+}
+
+int kg_store_disposable_each(kg_store_t *store, kg_store_row_fn *each, void *user, kg_err_t *err)
+{
+    KG_AUTO(kg_store_stmt_done) sqlite3_stmt *stmt = NULL;
+    int rc = kg_store_prepare(store, "SELECT id, NULL, NULL, NULL FROM disposable ORDER BY id",
+                              &stmt, err);
+    return rc ? rc : walk(store, stmt, each, user, err);
+}
+
+int kg_store_disposable_has(kg_store_t *store, const char *id, kg_err_t *err)
+{
+    KG_AUTO(kg_store_stmt_done) sqlite3_stmt *stmt = NULL;
+    int rc = kg_store_prepare(store, "SELECT 1 FROM disposable WHERE id = ?", &stmt, err);
+    if (rc) {
+        return rc;
+    }
+    if (kg_store_bind_text(stmt, 1, id) != SQLITE_OK) {
+        return kg_store_fail(store, err, "read");
+    }
+    int step = sqlite3_step(stmt);
+    return step == SQLITE_ROW ? 1 : step == SQLITE_DONE ? 0 : kg_store_fail(store, err, "read");
 }

@@ -36,6 +36,13 @@ static const char *const migrations[] = {
     "  parent TEXT NOT NULL REFERENCES sandbox (id) ON DELETE CASCADE,"
     "  name TEXT, body TEXT NOT NULL);"
     "CREATE INDEX memo_parent ON memo (parent);",
+    /* Sandboxes that are nobody's: files of one that has no record and is not here are lost, not
+     * left over. */
+    "CREATE TABLE disposable (id TEXT PRIMARY KEY) WITHOUT ROWID;"
+    "CREATE TRIGGER sandbox_given AFTER INSERT ON sandbox BEGIN"
+    "  DELETE FROM disposable WHERE id = new.id; END;"
+    "CREATE TRIGGER sandbox_ended AFTER DELETE ON sandbox BEGIN"
+    "  INSERT OR IGNORE INTO disposable (id) VALUES (old.id); END;",
 };
 
 enum {

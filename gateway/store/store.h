@@ -82,6 +82,17 @@ int kg_store_context_delete(kg_store_t *store, const char *id, kg_err_t *err);
 int kg_store_context_each(
     kg_store_t *store, const char *sandbox, kg_store_row_fn *each, void *user, kg_err_t *err);
 
+/* ---- sandboxes whose files may go: nobody's yet, or with a record that was deleted, which the
+ * store sees to by itself; putting a record of one takes it out ---- */
+
+int kg_store_disposable_put(kg_store_t *store, const char *id, kg_err_t *err);
+/* When nothing of it is left; absent is fine. */
+int kg_store_disposable_delete(kg_store_t *store, const char *id, kg_err_t *err);
+/* Rows have an id only. each may delete the row that it is given. */
+int kg_store_disposable_each(kg_store_t *store, kg_store_row_fn *each, void *user, kg_err_t *err);
+/* 1 or 0, or -EIO and the like. */
+int kg_store_disposable_has(kg_store_t *store, const char *id, kg_err_t *err);
+
 /* ---- memos: what of a sandbox a gateway that is killed would lose, for the next one to tell of:
  * background processes (by run), uploads, Jupyter sessions (by UUID) ---- */
 

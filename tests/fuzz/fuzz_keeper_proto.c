@@ -65,6 +65,8 @@ static void check_reply(const char *frame, size_t len)
     if (r.head.verb == KG_KP_LIST) {
         for (uint32_t i = 0; i < r.list.count; i++) {
             must(strlen(r.list.rows[i].id) < KG_KP_ID_MAX);
+            must(strlen(r.list.rows[i].launcher) < KG_KP_LAUNCHER_MAX);
+            must(strlen(r.list.rows[i].template_name) < KG_KP_TEMPLATE_MAX);
         }
     }
 }

@@ -175,6 +175,38 @@ static void has_scope_takes_whole_words(void **state)
     assert_true(kg_key_has_scope(&admin, "use"));
 }
 
+static int collect_ids(void *user, const kg_store_row_t *row)
+{
+    return kg_buf_printf(user, "%s;", row->id);
+}
+
+/* By the store itself, with the change of the record: no kill comes between. */
+static void disposable_is_who_has_no_record_any_more(void **state)
+{
+    fixture_t *f = *state;
+    kg_store_row_t a = {"sbx-a", "ann", NULL, "{}"};
+    KG_AUTO_BUF kg_buf_t out = {0};
+    assert_int_equal(0, kg_store_disposable_has(f->store, "sbx-a", NULL)); /* never heard of */
+    assert_int_equal(0, kg_store_sandbox_put(f->store, &a, NULL));
+    assert_int_equal(0, kg_store_disposable_has(f->store, "sbx-a", NULL));
+    assert_int_equal(0, kg_store_sandbox_delete(f->store, "sbx-a", NULL));
+    assert_int_equal(1, kg_store_disposable_has(f->store, "sbx-a", NULL));
+    assert_int_equal(0, kg_store_disposable_put(f->store, "sbx-a", NULL)); /* twice is fine */
+    assert_int_equal(0, kg_store_disposable_put(f->store, "sbx-b", NULL));
+    reopen(f);
+    assert_int_equal(0, kg_store_disposable_each(f->store, collect_ids, &out, NULL));
+    assert_string_equal("sbx-a;sbx-b;", out.data);
+    a.id = "sbx-b"; /* somebody takes it */
+    assert_int_equal(0, kg_store_sandbox_put(f->store, &a, NULL));
+    assert_int_equal(0, kg_store_disposable_has(f->store, "sbx-b", NULL));
+    a.body = "[]";
+    assert_int_equal(0, kg_store_sandbox_put(f->store, &a, NULL));
+    assert_int_equal(0, kg_store_disposable_delete(f->store, "sbx-a", NULL));
+    kg_buf_clear(&out);
+    assert_int_equal(0, kg_store_disposable_each(f->store, collect_ids, &out, NULL));
+    assert_int_equal(0, out.len);
+}
+
 static int collect(void *user, const kg_store_row_t *row)
 {
     return kg_buf_printf(user, "%s/%s/%s/%s;", row->id, row->parent, row->name ? row->name : "-",
@@ -406,6 +438,7 @@ int main(void)
         T(key_plain_text_is_nowhere_in_the_files),
         T(has_scope_takes_whole_words),
         T(rows_survive_a_restart_and_names_are_unique),
+        T(disposable_is_who_has_no_record_any_more),
         T(ledger_counts_and_is_pruned),
         T(node_stays_the_same),
         T(open_twice_sees_the_other_ones_writes),
