@@ -62,7 +62,8 @@ static int move_out(kg_run_log_t *log)
         return rc;
     }
     use_spare(log, &spare);
-    kg_run_slot_give(&log->slot, log->body->written);
+    /* Of a log that broke there may be more than was written. */
+    kg_run_slot_give(&log->slot, log->broken ? KG_RUN_SLOT : log->body->written);
     return 0;
 }
 

@@ -101,12 +101,18 @@ static int recover_meta(kg_run_log_t *log, uint64_t size, char *chunk)
 {
     kg_rec_t rec;
     kg_rich_t rich;
-    if (size < sizeof rec || kg_log_read_head(log, 0, &rec, &rich) < 0 ||
-        rec.type != KG_EVENT_META || rec.len > CHUNK || kg_rec_next(0, &rec) > size ||
-        !sum_fits(log, 0, &rec, chunk)) {
+    if (size < sizeof rec) {
         return -EBADMSG;
     }
-    int rc = kg_log_read(log, kg_rec_payload(0, &rec), chunk, rec.len);
+    int rc = kg_log_read(log, 0, &rec, sizeof rec);
+    if (rc < 0) {
+        return rc; /* what cannot be read may be a log */
+    }
+    if (kg_log_read_head(log, 0, &rec, &rich) < 0 || rec.type != KG_EVENT_META || rec.len > CHUNK ||
+        kg_rec_next(0, &rec) > size || !sum_fits(log, 0, &rec, chunk)) {
+        return -EBADMSG;
+    }
+    rc = kg_log_read(log, kg_rec_payload(0, &rec), chunk, rec.len);
     return rc < 0 ? rc : read_meta(log, chunk, rec.len);
 }
 
@@ -172,38 +178,69 @@ int kg_log_walk(kg_run_log_t *log, uint64_t size, uint64_t *ret_end)
     return 0;
 }
 
-static int size_of(const kg_run_log_t *log, uint64_t *ret_size)
+/* What a file holds is read from there. */
+static int begin_file(kg_run_log_t *log, uint64_t *ret_size)
 {
     struct stat st;
-    *ret_size = KG_RUN_SLOT;
-    if (log->slot.pack) {
-        return 0;
-    }
     if (fstat(log->fd, &st) < 0) {
         return -errno;
     }
+    if (!S_ISREG(st.st_mode)) {
+        return -EBADMSG;
+    }
     *ret_size = (uint64_t)st.st_size;
-    return S_ISREG(st.st_mode) ? 0 : -EBADMSG;
+    log->body->win_off = log->published = *ret_size; /* all of it is on disk */
+    return 0;
+}
+
+/* How many of len bytes are before the zeros at their end. */
+static size_t before_zeros(const char *bytes, size_t len)
+{
+    static const char zeros[512];
+    while (len >= sizeof zeros && memcmp(bytes + len - sizeof zeros, zeros, sizeof zeros) == 0) {
+        len -= sizeof zeros;
+    }
+    while (len > 0 && bytes[len - 1] == '\0') {
+        len--;
+    }
+    return len;
+}
+
+/* A slot is read once, and is as long as what is in it: no record ends with a zero. So nothing is
+ * written to it but over what is torn, and a full disk is no reason to lose a run. */
+static int begin_slot(kg_run_log_t *log, uint64_t *ret_size)
+{
+    kg_buf_t *win = &log->body->win;
+    const kg_log_spot_t spot = kg_log_spot(log);
+    int rc = kg_buf_reserve(win, KG_RUN_SLOT);
+    rc = rc < 0 ? rc : kg_log_read_at(spot.fd, win->data, KG_RUN_SLOT, spot.off);
+    if (rc == 0) {
+        win->len = before_zeros(win->data, KG_RUN_SLOT);
+        *ret_size = win->len;
+    }
+    return rc;
 }
 
 static int recover_bytes(kg_run_log_t *log)
 {
+    kg_log_body_t *body = log->body;
     uint64_t size = 0;
     uint64_t end = 0;
     int rc = kg_log_open(log, 0);
-    rc = rc < 0 ? rc : size_of(log, &size);
-    if (rc < 0) {
-        return rc;
-    }
-    log->body->win_off = log->body->written = log->published = size; /* all of it is on disk */
-    rc = kg_log_walk(log, size, &end);
+    rc = rc < 0 ? rc : log->slot.pack ? begin_slot(log, &size) : begin_file(log, &size);
+    rc = rc < 0 ? rc : kg_log_walk(log, size, &end);
     if (rc == 0 && end < size) {
         rc = kg_log_trim(log, end, size);
     }
     if (rc < 0) {
         return rc;
     }
-    log->body->win_off = log->body->written = log->published = end;
+    body->written = log->published = end;
+    if (log->slot.pack) {
+        body->win.len = (size_t)end;
+    } else {
+        body->win_off = end;
+    }
     return 0;
 }
 

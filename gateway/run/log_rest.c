@@ -34,6 +34,7 @@ static void body_clear(kg_log_body_t *body)
     body->index = NULL;
     body->updates = NULL;
     body->index_len = body->index_cap = body->updates_len = 0;
+    body->open = 0;
 }
 
 static void body_free(kg_log_body_t *body)

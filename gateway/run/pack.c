@@ -31,6 +31,7 @@ struct kg_run_pack {
     int fd;
     unsigned refs; /* slots that are held */
     unsigned used; /* slots that are not free */
+    bool unread;   /* from before the restart: logs may be in it that nobody counted yet */
     uint64_t taken[KG_RUN_PACK_SLOTS / WORD];
     char name[NAME_MAX_];
 };
@@ -67,7 +68,7 @@ void kg_run_packs_destroy(kg_run_packs_t **packs)
         kg_run_pack_t *pack = p->list;
         p->list = pack->next;
         pack->packs = NULL;
-        if (pack->used == 0) {
+        if (pack->used == 0 && !pack->unread) {
             (void)unlinkat(p->dirfd, pack->name, 0);
         }
         if (pack->refs == 0) {
@@ -167,6 +168,7 @@ int kg_run_packs_open(kg_run_packs_t *packs, const char *name)
         kg_closep(&pack->fd);
         return rc;
     }
+    pack->unread = true;
     put_first(packs, KG_TAKE(pack));
     return 0;
 }
@@ -175,7 +177,7 @@ int kg_run_packs_open(kg_run_packs_t *packs, const char *name)
 static void let_go(kg_run_pack_t *pack)
 {
     kg_run_packs_t *packs = pack->packs;
-    if (packs && pack->used == 0 && packs->count > 1) {
+    if (packs && pack->used == 0 && !pack->unread && packs->count > 1) {
         kg_run_pack_t **at = &packs->list;
         while (*at != pack) {
             at = &(*at)->next;
@@ -213,7 +215,7 @@ static kg_run_slot_t first_free(kg_run_pack_t *pack)
 int kg_run_packs_take(kg_run_packs_t *packs, kg_run_slot_t *ret_slot)
 {
     kg_run_pack_t *pack = packs->list;
-    while (pack && pack->used == KG_RUN_PACK_SLOTS) {
+    while (pack && (pack->unread || pack->used == KG_RUN_PACK_SLOTS)) {
         pack = pack->next;
     }
     int rc = pack ? 0 : make_pack(packs, &pack);
@@ -251,6 +253,15 @@ uint64_t kg_run_slot_off(const kg_run_slot_t *slot)
     return (uint64_t)slot->index * KG_RUN_SLOT;
 }
 
+/* The whole pages of a hole take no room, so that this goes well on a full disk. */
+static int punch(const kg_run_slot_t *slot, uint64_t from, uint64_t to)
+{
+    return fallocate(slot->pack->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                     (off_t)(kg_run_slot_off(slot) + from), (off_t)(to - from)) < 0
+               ? -errno
+               : 0;
+}
+
 int kg_run_slot_clear(const kg_run_slot_t *slot, uint64_t from, uint64_t to)
 {
     /* To the end of the last page: no byte of it needs to be read for that. */
@@ -264,7 +275,7 @@ int kg_run_slot_clear(const kg_run_slot_t *slot, uint64_t from, uint64_t to)
             continue;
         }
         if (n <= 0) {
-            return n < 0 ? -errno : -EIO;
+            return punch(slot, from, to);
         }
         from += (uint64_t)n;
     }
@@ -274,13 +285,21 @@ int kg_run_slot_clear(const kg_run_slot_t *slot, uint64_t from, uint64_t to)
 /* --- after a restart -----------------------------------------------------------------------------
  */
 
-/* Whether a slot holds anything. One that cannot be read does: who opens its log meets the error.
+/* Whether the bytes from..to of a slot hold anything. What cannot be read does: who opens its log
+ * meets the error. */
+static bool holds(const kg_run_pack_t *pack, uint32_t index, size_t from, size_t to)
+{
+    char bytes[KG_RUN_SLOT];
+    ssize_t n = pread(pack->fd, bytes, to - from, (off_t)index * KG_RUN_SLOT + (off_t)from);
+    return n < 0 || memcmp(bytes, zeros, (size_t)n) != 0;
+}
+
+/* A log's head tells at once. Behind zeros there may be what is left of one that was being cleared.
  */
 static bool is_taken(const kg_run_pack_t *pack, uint32_t index)
 {
-    char slot[KG_RUN_SLOT];
-    ssize_t n = pread(pack->fd, slot, sizeof slot, (off_t)index * KG_RUN_SLOT);
-    return n < 0 || memcmp(slot, zeros, (size_t)n) != 0;
+    const size_t head = 64;
+    return holds(pack, index, 0, head) || holds(pack, index, head, KG_RUN_SLOT);
 }
 
 /* Where the next data of a sparse file begins. */
@@ -296,14 +315,14 @@ static uint32_t next_data(const kg_run_pack_t *pack, uint32_t index)
 void kg_run_packs_each(kg_run_packs_t *packs, kg_run_slot_fn *fn, void *user)
 {
     for (kg_run_pack_t *pack = packs->list, *next; pack; pack = next) {
-        next = pack->next;
-        pack->refs++; /* it stays while fn gives slots back */
-        for (uint32_t i = next_data(pack, 0); i < KG_RUN_PACK_SLOTS; i = next_data(pack, i + 1)) {
+        for (uint32_t i = pack->unread ? next_data(pack, 0) : KG_RUN_PACK_SLOTS;
+             i < KG_RUN_PACK_SLOTS; i = next_data(pack, i + 1)) {
             if (is_taken(pack, i)) {
                 fn(user, hold(pack, i));
             }
         }
-        pack->refs--;
+        next = pack->next;
+        pack->unread = false;
         let_go(pack);
     }
 }

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of a slot: no more than a log is charged at least (KG_RUN_BUDGET_FLOOR), so that what packs
- * take is within the budgets of logs. */
+/* Bytes of a slot: no more than a log is charged at least (KG_RUN_BUDGET_FLOOR), so that packs take
+ * no more than the budgets of logs let in at once, even where most of their logs are gone. */
 #define KG_RUN_SLOT 16384U
 #define KG_RUN_PACK_SLOTS 1024U /* of one file: it costs a descriptor as long as it is there */
 
@@ -42,7 +42,7 @@ void kg_run_slot_leave(kg_run_slot_t *slot);
 
 int kg_run_slot_fd(const kg_run_slot_t *slot);       /* the pack's */
 uint64_t kg_run_slot_off(const kg_run_slot_t *slot); /* where the slot begins in it */
-/* Zeros from..to of the slot. -errno. */
+/* Zeros from..to of the slot, and to the end of to's page. -errno. */
 int kg_run_slot_clear(const kg_run_slot_t *slot, uint64_t from, uint64_t to);
 
 /* After a restart: takes in a file that is there. -EBADMSG when it is no regular file of a pack's
@@ -50,7 +50,7 @@ int kg_run_slot_clear(const kg_run_slot_t *slot, uint64_t from, uint64_t to);
 int kg_run_packs_open(kg_run_packs_t *packs, const char *name);
 bool kg_run_pack_named(const char *name); /* whether a file's name is one of a pack */
 /* Calls fn for each slot of the files so opened that holds something; fn gives it back, or hands it
- * on. Once, before any slot is taken. */
+ * on. Once. Until then no slot of them is taken, and none of them goes. */
 typedef void kg_run_slot_fn(void *user, kg_run_slot_t slot);
 void kg_run_packs_each(kg_run_packs_t *packs, kg_run_slot_fn *fn, void *user);
 

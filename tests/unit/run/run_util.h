@@ -20,6 +20,7 @@
 typedef struct run_test {
     char path[64];
     int dirfd;
+    unsigned other_files; /* in it from the beginning */
     kg_run_log_opts_t log_opts;
     kg_run_meta_t meta;
     kg_mapper_opts_t opts;

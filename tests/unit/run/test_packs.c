@@ -102,13 +102,19 @@ static void find(void *user, kg_run_slot_t slot)
     found->refused++;
 }
 
+/* What is in the files is unknown. */
+static void other_process(fixture_t *f)
+{
+    kg_run_packs_destroy(&f->t.log_opts.packs);
+    assert_int_equal(kg_run_packs_create(f->t.dirfd, &f->t.log_opts.packs), 0);
+    f->packs = f->t.log_opts.packs;
+}
+
 /* As a new process: nothing is known but the files. */
 static void restart(fixture_t *f, found_t *ret_found)
 {
     *ret_found = (found_t){.f = f};
-    kg_run_packs_destroy(&f->t.log_opts.packs);
-    assert_int_equal(kg_run_packs_create(f->t.dirfd, &f->t.log_opts.packs), 0);
-    f->packs = f->t.log_opts.packs;
+    other_process(f);
     DIR *dir = opendir(f->t.path);
     assert_non_null(dir);
     for (struct dirent *e; (e = readdir(dir));) { // NOLINT(concurrency-mt-unsafe): one thread
@@ -208,6 +214,27 @@ static void restart_tornAtEveryByte_keepsWholeEvents(void **state)
     rt_end(&f.t);
 }
 
+/* What is behind the last slot is nobody's. */
+static void restart_packTooLong(void **state)
+{
+    (void)state;
+    const off_t end = (off_t)KG_RUN_SLOT * KG_RUN_PACK_SLOTS;
+    fixture_t f;
+    found_t found;
+    begin(&f);
+    kg_run_log_t *log = make(&f, 18, 10);
+    const kg_run_slot_t *slot = &log->slot;
+    char bytes[KG_RUN_SLOT];
+    assert_int_equal(pread(kg_run_slot_fd(slot), bytes, sizeof bytes, 0), sizeof bytes);
+    assert_int_equal(pwrite(kg_run_slot_fd(slot), bytes, sizeof bytes, end), sizeof bytes);
+    kg_run_log_unref(&log);
+    restart(&f, &found);
+    assert_int_equal(found.count, 1);
+    assert_int_equal(found.logs[0]->slot.index, 0);
+    drop(&found);
+    rt_end(&f.t);
+}
+
 static void restart_packCutShortOrNoPack(void **state)
 {
     (void)state;
@@ -228,6 +255,173 @@ static void restart_packCutShortOrNoPack(void **state)
     assert_int_equal(mkdirat(f.t.dirfd, "dir.pack", 0700), 0);
     assert_true(kg_run_packs_open(f.packs, "dir.pack") < 0);
     assert_int_equal(unlinkat(f.t.dirfd, "dir.pack", AT_REMOVEDIR), 0);
+    assert_int_equal(symlinkat("/dev/zero", f.t.dirfd, "link.pack"), 0);
+    assert_int_equal(kg_run_packs_open(f.packs, "link.pack"), -ELOOP);
+    assert_int_equal(mkfifoat(f.t.dirfd, "fifo.pack", 0600), 0);
+    assert_int_equal(kg_run_packs_open(f.packs, "fifo.pack"), -EBADMSG);
+    assert_int_equal(rt_files(&f.t), 3);
+    rt_end(&f.t);
+}
+
+/* Two packs, in each of them a first slot that holds no log, and then one. */
+static void restart_firstSlotIsNoLog_thePackStays(void **state)
+{
+    (void)state;
+    fixture_t f;
+    found_t found;
+    begin(&f);
+    for (unsigned pack = 0; pack < 2; pack++) {
+        other_process(&f);
+        kg_run_slot_t torn;
+        assert_int_equal(kg_run_packs_take(f.packs, &torn), 0);
+        assert_int_equal(pwrite(kg_run_slot_fd(&torn), "torn", 4, 0), 4);
+        kg_run_slot_leave(&torn);
+        kg_run_log_t *log = make(&f, pack, 5);
+        assert_int_equal(log->slot.index, 1);
+        kg_run_log_unref(&log);
+    }
+    assert_int_equal(rt_files(&f.t), 2);
+    restart(&f, &found);
+    assert_int_equal(found.count, 2);
+    assert_int_equal(found.refused, 2);
+    assert_int_equal(rt_files(&f.t), 2);
+    drop(&found);
+    restart(&f, &found);
+    assert_int_equal(found.count, 2);
+    assert_int_equal(found.refused, 0);
+    kg_run_log_remove(found.logs[0]);
+    assert_int_equal(rt_files(&f.t), 1);
+    drop(&found);
+    rt_end(&f.t);
+}
+
+/* A gateway killed while it cleared a slot: zeros, and what was behind them. */
+static void restart_halfCleared_isNoLog(void **state)
+{
+    (void)state;
+    fixture_t f;
+    found_t found;
+    begin(&f);
+    kg_run_log_t *log = make(&f, 23, 9000);
+    assert_int_equal(kg_run_slot_clear(&log->slot, 0, 4096), 0);
+    assert_false(is_zero(&log->slot));
+    kg_run_log_unref(&log);
+    restart(&f, &found);
+    assert_int_equal(found.count, 0);
+    assert_int_equal(found.refused, 1);
+    kg_run_slot_t slot;
+    assert_int_equal(kg_run_packs_take(f.packs, &slot), 0);
+    assert_int_equal(slot.index, 0);
+    assert_true(is_zero(&slot));
+    kg_run_slot_give(&slot, 0);
+    rt_end(&f.t);
+}
+
+static void rename_pack(const fixture_t *f, const char *name)
+{
+    struct dirent *e;
+    DIR *dir = opendir(f->t.path);
+    assert_non_null(dir);
+    while ((e = readdir(dir)) && !kg_run_pack_named(e->d_name)) { // NOLINT(concurrency-mt-unsafe)
+    }
+    assert_non_null(e);
+    assert_int_equal(renameat(f->t.dirfd, e->d_name, f->t.dirfd, name), 0);
+    closedir(dir);
+}
+
+/* What was opened and not looked into yet holds logs, as far as anyone knows. */
+static void restart_unread_nothingOfItGoes(void **state)
+{
+    (void)state;
+    fixture_t f;
+    found_t found;
+    begin(&f);
+    kg_run_log_t *log = make(&f, 14, 5);
+    kg_run_log_unref(&log);
+    other_process(&f);
+    rename_pack(&f, "a.pack");
+    assert_int_equal(kg_run_packs_open(f.packs, "a.pack"), 0);
+    log = make(&f, 15, 5);
+    assert_int_equal(rt_files(&f.t), 2);
+    kg_run_log_remove(log);
+    kg_run_log_unref(&log);
+    restart(&f, &found);
+    assert_int_equal(found.count, 1);
+    assert_holds(found.logs[0], 14, 5);
+    drop(&found);
+    rt_end(&f.t);
+}
+
+/* The file is as it was, for the next start. */
+static void restart_noDescriptor_isTold(void **state)
+{
+    (void)state;
+    fixture_t f;
+    found_t found;
+    struct rlimit old, low;
+    begin(&f);
+    kg_run_log_t *log = make(&f, 24, 5);
+    kg_run_log_unref(&log);
+    other_process(&f);
+    rename_pack(&f, "a.pack");
+    int fd = dup(f.t.dirfd); // NOLINT(android-cloexec-dup): nothing is executed
+    close(fd);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    low = old;
+    low.rlim_cur = (rlim_t)fd; /* the lowest that is free */
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    assert_int_equal(kg_run_packs_open(f.packs, "a.pack"), -EMFILE);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    restart(&f, &found);
+    assert_int_equal(found.count, 1);
+    assert_holds(found.logs[0], 24, 5);
+    drop(&found);
+    rt_end(&f.t);
+}
+
+static blkcnt_t blocks_of(const kg_run_slot_t *slot)
+{
+    struct stat st;
+    assert_int_equal(fstat(kg_run_slot_fd(slot), &st), 0);
+    return st.st_blocks;
+}
+
+/* A full disk has no room for more, and what is finished needs none. */
+static void restart_takesNoRoom(void **state)
+{
+    (void)state;
+    fixture_t f;
+    found_t found;
+    begin(&f);
+    rt_open(&f.t);
+    rt_stream(&f.t, "stdout", "done\n");
+    rt_finish(&f.t, KG_RUN_OK);
+    rt_close(&f.t);
+    kg_run_log_t *log = make(&f, 16, 5);
+    const blkcnt_t before = blocks_of(&log->slot);
+    kg_run_log_unref(&log);
+    restart(&f, &found);
+    assert_int_equal(found.count, 2);
+    assert_int_equal(blocks_of(&found.logs[0]->slot), before);
+    drop(&found);
+    rt_end(&f.t);
+}
+
+/* What cannot be read may be a log: it is not said to be none. */
+static void restart_cannotBeRead_isNotSaidToBeNone(void **state)
+{
+    (void)state;
+    fixture_t f;
+    begin(&f);
+    kg_run_log_t *log = make(&f, 17, 5);
+    kg_run_slot_t slot = log->slot;
+    log->slot.pack = NULL;
+    kg_run_log_unref(&log);
+    assert_int_equal(ftruncate(kg_run_slot_fd(&slot), 0), 0);
+    kg_err_t err = {0};
+    assert_int_equal(kg_run_log_recover_slot(&f.t.log_opts, slot, &log, &err), -EIO);
+    assert_int_equal(err.code, kg_err_from_errno(-EIO));
+    kg_run_slot_leave(&slot);
     rt_end(&f.t);
 }
 
@@ -255,6 +449,28 @@ static void shortLogs_shareAFile(void **state)
     rt_end(&f.t);
 }
 
+/* No more of a finished log is in memory than what finds it on the disk. */
+static void finished_areReadFromTheirSlots(void **state)
+{
+    (void)state;
+    const kg_log_end_t end = {.status = KG_RUN_OK, .started = true, .execution_count = 1};
+    fixture_t f;
+    kg_run_log_t *logs[3];
+    begin(&f);
+    for (unsigned i = 0; i < KG_ARRAY_LEN(logs); i++) {
+        logs[i] = make(&f, i, 10 + i);
+        assert_int_equal(kg_log_append_end(logs[i], &end), 0);
+        assert_int_equal(kg_run_log_flush(logs[i]), 0);
+        assert_int_equal(logs[i]->body->win.len, 0);
+    }
+    for (unsigned i = 0; i < KG_ARRAY_LEN(logs); i++) {
+        assert_int_equal(logs[i]->slot.index, i);
+        assert_holds(logs[i], i, 10 + i);
+        kg_run_log_unref(&logs[i]);
+    }
+    rt_end(&f.t);
+}
+
 /* A log of exactly KG_RUN_SLOT bytes stays in its slot; a byte more and it has a file. */
 static void outgrown_movesToAFileOfItsOwn(void **state)
 {
@@ -262,6 +478,8 @@ static void outgrown_movesToAFileOfItsOwn(void **state)
     for (unsigned more = 0; more < 2; more++) {
         fixture_t f;
         begin(&f);
+        kg_run_log_t *before = make(&f, 4, 10);
+        kg_run_log_unref(&before);
         kg_run_log_t *log = make(&f, 5, 100);
         size_t head = (size_t)kg_run_log_size(log) - 100;
         kg_run_log_remove(log);
@@ -460,10 +678,97 @@ static void slotCannotBeWritten_isTold(void **state)
     rt_end(&f.t);
 }
 
+/* The disk has no room for zeros, where they would take some. */
+static void slotCannotBeCleared_becomesAHole(void **state)
+{
+    (void)state;
+    fixture_t f;
+    begin(&f);
+    kg_run_log_t *log = make(&f, 19, 9000);
+    const kg_run_slot_t was = log->slot;
+    const struct rlimit old = limit_files(0);
+    kg_run_log_remove(log);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_true(is_zero(&was));
+    kg_run_log_unref(&log);
+    log = make(&f, 20, 5);
+    assert_int_equal(log->slot.index, was.index);
+    kg_run_log_unref(&log);
+    rt_end(&f.t);
+}
+
+/* A log that broke in its slot and moves when it ends: what a write left there that failed, and
+ * could not be taken back, goes too. */
+static void brokenAndMoved_leavesNothing(void **state)
+{
+    (void)state;
+    fixture_t f;
+    begin(&f);
+    kg_run_log_t *log = make(&f, 21, 9000);
+    const kg_run_slot_t was = log->slot;
+    char text[10000];
+    memset(text, 'v', sizeof text);
+    const struct rlimit old = limit_files(100);
+    assert_int_equal(
+        kg_log_append_text(log, KG_EVENT_STDERR, 0, kg_slice(text, sizeof text), sizeof text), 0);
+    assert_int_equal(kg_run_log_flush(log), -EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_non_null(log->slot.pack);
+    assert_int_equal(pwrite(kg_run_slot_fd(&was), "left", 4, 16000), 4);
+    const kg_log_end_t end = {.status = KG_RUN_OK, .started = true, .execution_count = 1};
+    assert_int_equal(kg_log_append_end(log, &end), 0);
+    assert_int_equal(kg_run_log_flush(log), 0);
+    assert_null(log->slot.pack);
+    assert_true(is_zero(&was));
+    kg_run_log_unref(&log);
+    rt_end(&f.t);
+}
+
+/* How far a move came that the disk stopped: the file that it was to have, held open here. */
+static void moveStopped_hasNoHead(void **state)
+{
+    (void)state;
+    fixture_t f;
+    kg_run_spare_work_t work;
+    begin(&f);
+    assert_int_equal(kg_run_spares_create(f.t.dirfd, 1, &f.t.log_opts.spares), 0);
+    kg_run_spares_plan(f.t.log_opts.spares, &work);
+    kg_run_spare_work(&work);
+    assert_int_equal(work.made_count, 1);
+    int fd = dup(work.made[0].fd); // NOLINT(android-cloexec-dup): nothing is executed
+    kg_run_spares_settle(f.t.log_opts.spares, &work);
+    kg_run_log_t *log = make(&f, 22, KG_RUN_SLOT - 1000);
+    const uint64_t size = kg_run_log_size(log);
+    char bytes[KG_RUN_SLOT];
+    memset(bytes, 'w', sizeof bytes);
+    const struct rlimit old = limit_files(5000);
+    assert_int_equal(kg_log_append_text(log, KG_EVENT_STDERR, 0, kg_slice(bytes, 2000), 2000), 0);
+    assert_int_equal(kg_run_log_flush(log), -EFBIG);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(pread(fd, bytes, sizeof bytes, 0), 5000);
+    for (size_t i = 0; i < sizeof(kg_rec_t); i++) {
+        assert_int_equal(bytes[i], 0);
+    }
+    assert_int_not_equal(bytes[4999], 0);
+    close(fd);
+    assert_non_null(log->slot.pack); /* it is where it was */
+    assert_int_equal(rt_files(&f.t), 1);
+    kg_run_log_unref(&log);
+    kg_run_spares_destroy(&f.t.log_opts.spares);
+    found_t found;
+    restart(&f, &found);
+    assert_int_equal(found.count, 1);
+    assert_int_equal(kg_run_log_size(found.logs[0]), size);
+    assert_holds(found.logs[0], 22, KG_RUN_SLOT - 1000);
+    drop(&found);
+    rt_end(&f.t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shortLogs_shareAFile),
+        cmocka_unit_test(finished_areReadFromTheirSlots),
         cmocka_unit_test(outgrown_movesToAFileOfItsOwn),
         cmocka_unit_test(halfACopy_isNoLog),
         cmocka_unit_test(removed_leavesNothingForTheNext),
@@ -472,9 +777,19 @@ int main(void)
         cmocka_unit_test(files_comeAndGo),
         cmocka_unit_test(restart_findsFinishedAndUnfinished),
         cmocka_unit_test(restart_tornAtEveryByte_keepsWholeEvents),
+        cmocka_unit_test(restart_packTooLong),
         cmocka_unit_test(restart_packCutShortOrNoPack),
+        cmocka_unit_test(restart_firstSlotIsNoLog_thePackStays),
+        cmocka_unit_test(restart_halfCleared_isNoLog),
+        cmocka_unit_test(restart_unread_nothingOfItGoes),
+        cmocka_unit_test(restart_noDescriptor_isTold),
+        cmocka_unit_test(restart_takesNoRoom),
+        cmocka_unit_test(restart_cannotBeRead_isNotSaidToBeNone),
         cmocka_unit_test(noPackToBeHad_aFileOfItsOwn),
         cmocka_unit_test(slotCannotBeWritten_isTold),
+        cmocka_unit_test(slotCannotBeCleared_becomesAHole),
+        cmocka_unit_test(brokenAndMoved_leavesNothing),
+        cmocka_unit_test(moveStopped_hasNoHead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,6 +185,21 @@ static void big_display_into_a_removed_log(void **state)
     rt_end(&t);
 }
 
+/* One that had text which could have grown: it went with the window. */
+static void big_display_into_a_log_removed_with_open_text(void **state)
+{
+    (void)state;
+    run_test_t t;
+    rt_begin(&t);
+    rt_open(&t);
+    assert_int_equal(kg_run_log_flush(t.log), 0);
+    rt_stream(&t, "stdout", "not written yet");
+    kg_run_log_remove(t.log);
+    kg_mapped_t *mapped = prepare(&t, "display_data", "d");
+    assert_int_equal(finish_apply(&t, &mapped), 0);
+    rt_end(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +208,7 @@ int main(void)
         cmocka_unit_test(big_display_given_up_leaves_nothing),
         cmocka_unit_test(big_update_of_two_logs),
         cmocka_unit_test(big_display_into_a_removed_log),
+        cmocka_unit_test(big_display_into_a_log_removed_with_open_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
