@@ -56,8 +56,10 @@ typedef struct proxy_route {
     bool path_form;
     char sandbox[KG_PROXY_NAME_MAX];
     uint16_t port;
-    kg_slice_t path;  /* what the program gets, with its query but without our token; in `own` */
-    kg_slice_t token; /* in the head's text or in `own` */
+    /* What the program gets, with its query but without our token. In the head's text or in `own`,
+     * as is the token. */
+    kg_slice_t path;
+    kg_slice_t token;
     bool token_in_query;
     bool add_slash; /* path form without the slash behind the port: to be sent there */
     char prefix[KG_PROXY_NAME_MAX + 16]; /* "/s/SANDBOX/PORT", or "" */

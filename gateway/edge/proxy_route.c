@@ -124,6 +124,11 @@ static int without_token(kg_slice_t url, proxy_route_t *ret)
     size_t name_len = strlen(name);
     const char *mark = url.len > 0 ? memchr(url.data, '?', url.len) : NULL;
     size_t path_len = mark ? (size_t)(mark - url.data) : url.len;
+    if (path_len > 0 && url.data[0] == '/' &&
+        (!mark || !memmem(mark, url.len - path_len, name, name_len))) {
+        ret->path = url; /* most are passed on as they stand in the head */
+        return 0;
+    }
     int r = kg_buf_reserve(&ret->own, url.len + 2); /* nothing moves below: slices stay true */
     if (r == 0 && (path_len == 0 || url.data[0] != '/')) {
         r = kg_buf_append_char(&ret->own, '/');

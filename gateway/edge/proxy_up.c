@@ -288,7 +288,6 @@ void proxy_up_get(proxy_conn_t *conn)
 {
     const kg_proxy_handler_t *h = &conn->proxy->handler;
     const kg_proxy_opts_t *o = &conn->proxy->opts;
-    uint64_t now_ns = kg_now_ns();
     proxy_up_t *up = conn->up;
     if (up && !up->ended && up->port == conn->route.port &&
         strcmp(up->sandbox, conn->route.sandbox) == 0 &&
@@ -297,6 +296,7 @@ void proxy_up_get(proxy_conn_t *conn)
         return;
     }
     proxy_up_drop(conn);
+    uint64_t now_ns = kg_now_ns();
     conn->retry_until_ns = now_ns + o->start_timeout_ms * KG_NS_PER_MS;
     conn->deadline_ns = now_ns + o->connect_timeout_ms * KG_NS_PER_MS;
     connect_now(conn);

@@ -60,17 +60,15 @@ static bool parse(fixture_t *f, enum http_parser_type type, const char *text)
     return f->done;
 }
 
-static int route_of(const char *host, const char *url, proxy_route_t *ret)
+/* The route's texts may be the head's. */
+static int route_of(fixture_t *f, const char *host, const char *url, proxy_route_t *ret)
 {
-    fixture_t f;
     char text[512];
     (void)snprintf(text, sizeof(text),
                    "GET %s HTTP/1.1\r\nHost: %s\r\nCookie: x=1; sandal_token=c; y=2\r\n\r\n", url,
                    host);
-    assert_true(parse(&f, HTTP_REQUEST, text));
-    int r = proxy_route_find(&f.head, "box.example", ret);
-    proxy_head_fini(&f.head);
-    return r;
+    assert_true(parse(f, HTTP_REQUEST, text));
+    return proxy_route_find(&f->head, "box.example", ret);
 }
 
 static void routes_by_path_and_host(void **state)
@@ -90,13 +88,15 @@ static void routes_by_path_and_host(void **state)
         {"80-sbx-a.localhost", "/?sandal_tokens=1&", "/?sandal_tokens=1&", false},
     };
     for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        fixture_t f;
         proxy_route_t route;
-        assert_int_equal(route_of(rows[i].host, rows[i].url, &route), 0);
+        assert_int_equal(route_of(&f, rows[i].host, rows[i].url, &route), 0);
         assert_string_equal(route.sandbox, "sbx-a");
         assert_int_equal(route.port, 80);
         assert_int_equal(route.path_form, rows[i].path_form);
         assert_true(kg_slice_eq_cstr(route.path, rows[i].path));
         proxy_route_fini(&route);
+        proxy_head_fini(&f.head);
     }
 }
 
@@ -125,13 +125,17 @@ static void routes_that_are_none(void **state)
         {"80-0123456789012345678901234567890123456789012345678901234567890123.localhost", "/"},
     };
     for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        fixture_t f;
         proxy_route_t route;
-        if (route_of(rows[i][0], rows[i][1], &route) != -ENOENT) {
+        if (route_of(&f, rows[i][0], rows[i][1], &route) != -ENOENT) {
             fail_msg("%s %s", rows[i][0], rows[i][1]);
         }
+        proxy_head_fini(&f.head);
     }
+    fixture_t f;
     proxy_route_t route;
-    assert_int_equal(route_of("x", "http://x/", &route), -EINVAL);
+    assert_int_equal(route_of(&f, "x", "http://x/", &route), -EINVAL);
+    proxy_head_fini(&f.head);
 }
 
 static const char *wrong(const char *lines)
