@@ -34,22 +34,48 @@ typedef struct holder {
     int lock; /* a helper's; -1 */
 } holder_t;
 
-/* Of sockets on port 53 at that address or at all. table: /proc/net/udp or tcp, where an address
- * is the number that its bytes are. */
+/* The IPv4 address of a line, whose words are numbers of the bytes as they are: 8 digits, or 32 of
+ * a socket of IPv6, which has one as well where it is open to all (::) or mapped (::ffff:…). False:
+ * it has none. */
+static bool read_address(const char *digits, uint32_t *ret)
+{
+    unsigned word[4] = {0};
+    switch (strlen(digits)) {
+    case 8:
+        *ret = 0;
+        return sscanf(digits, "%8x", ret) == 1; // NOLINT(cert-err34-c): the kernel's own numbers
+    case 32:
+        // NOLINTNEXTLINE(cert-err34-c): likewise
+        if (sscanf(digits, "%8x%8x%8x%8x", &word[0], &word[1], &word[2], &word[3]) != 4) {
+            return false;
+        }
+        *ret = word[3];
+        return word[0] == 0 && word[1] == 0 &&
+               (word[2] == htonl(0xffff) || (word[2] == 0 && word[3] == 0));
+    default:
+        return false;
+    }
+}
+
+/* Of sockets on port 53 at that address or at all. table: /proc/net/udp, tcp, udp6 or tcp6. */
 static void find_sockets(const char *table, uint32_t address, inodes_t *found)
 {
     char line[512];
     FILE *file = fopen(table, "re");
     while (file && fgets(line, sizeof(line), file) && found->count < INODES_MAX) {
-        unsigned at = 0;
+        char digits[33] = "";
+        uint32_t at = 0;
         unsigned port = 0;
         unsigned state = 0;
         unsigned long inode = 0;
-        // NOLINTNEXTLINE(cert-err34-c): the kernel's own numbers
-        int got = sscanf(line, " %*u: %8x:%4x %*x:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu", &at,
-                         &port, &state, &inode);
-        bool tcp_open = strcmp(table, "/proc/net/tcp") == 0 && state != TCP_LISTEN;
-        if (got == 4 && port == DNS_PORT && !tcp_open && (at == 0 || at == htonl(address))) {
+        /* NOLINTBEGIN(cert-err34-c): the kernel's own numbers */
+        int got =
+            sscanf(line, " %*u: %32[0-9A-F]:%4x %*[0-9A-F]:%*x %x %*x:%*x %*x:%*x %*x %*u %*u %lu",
+                   digits, &port, &state, &inode);
+        /* NOLINTEND(cert-err34-c) */
+        bool tcp_open = strncmp(table, "/proc/net/tcp", 13) == 0 && state != TCP_LISTEN;
+        if (got == 4 && port == DNS_PORT && !tcp_open && read_address(digits, &at) &&
+            (at == 0 || at == htonl(address))) {
             found->items[found->count++] = inode;
         }
     }
@@ -178,8 +204,11 @@ static void find_holder(const kg_nets_t *nets, holder_t *ret)
     inodes_t inodes = {.count = 0};
     kg_tasks_t tasks = {0};
     *ret = (holder_t){.lock = -1};
-    find_sockets("/proc/net/udp", net_gateway(nets), &inodes);
-    find_sockets("/proc/net/tcp", net_gateway(nets), &inodes);
+    static const char *const tables[] = {"/proc/net/udp", "/proc/net/tcp", "/proc/net/udp6",
+                                         "/proc/net/tcp6"};
+    for (size_t i = 0; i < KG_ARRAY_LEN(tables); i++) {
+        find_sockets(tables[i], net_gateway(nets), &inodes);
+    }
     if (inodes.count == 0 || kg_tasks_scan(&tasks) < 0) {
         return;
     }

@@ -258,12 +258,15 @@ def test_a_start_that_fails_leaves_the_networks_of_sandboxes_that_live(outside: 
         assert ask(sb, ALLOWED) == "hello" and ask(sb, CLOSED) == "Connection refused"
 
 
-def test_a_program_that_has_the_forwarders_address_is_named(outside: None) -> None:
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6], ids=["ipv4", "mapped"])
+def test_a_program_that_has_the_forwarders_address_is_named(outside: None, family: socket.AddressFamily) -> None:
     with Daemon(*OPTIONS) as first, Client(first.url, first.key).sandbox(template="base") as sb:
         asked = sb.post("/exec", {"cmd": ["sed", "-n", "s/^nameserver //p", "/etc/resolv.conf"]})["stdout"].strip()
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+    with socket.socket(family, socket.SOCK_DGRAM) as other:
         other.setsockopt(socket.IPPROTO_IP, IP_FREEBIND, 1)  # no other daemon on the machine misses it
-        other.bind((asked, 53))
+        if family == socket.AF_INET6:
+            other.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        other.bind((asked if family == socket.AF_INET else f"::ffff:{asked}", 53))
         with beside(first) as second:
             line = next(line for line in second.lines if "keeper.networks" in line)
             assert " warn " in line and f"{asked}:53 is held by process {os.getpid()} (" in line and "--uid-base" in line, line
