@@ -139,7 +139,7 @@ bool kg_seen_before(kg_attach_t *attach, const kg_client_msg_t *msg)
         return false;
     }
     if (seen->run[0]) {
-        HASH_FIND_STR(attach->context->core->runs, seen->run, run);
+        run = kg_run_table_find(&attach->context->core->runs, seen->run);
     }
     if (run && run->client) {
         kg_run_client_take(run, attach); /* its reply is still to come */

@@ -77,8 +77,7 @@ static bool fill(kg_command_t *command, const json_t *memo)
 
 bool kg_command_recover(kg_sandbox_t *sandbox, const char *run_id, const char *body)
 {
-    kg_run_t *run = NULL;
-    HASH_FIND_STR(sandbox->core->runs, run_id, run);
+    kg_run_t *run = kg_run_table_find(&sandbox->core->runs, run_id);
     json_t *memo = run && run->is_command && !run->expired && run->sandbox == sandbox
                        ? json_loads(body, JSON_REJECT_DUPLICATES, NULL)
                        : NULL;

@@ -257,8 +257,7 @@ static int make_spares(kg_core_t *core, kg_err_t *err)
 static void expired(void *user, kg_run_log_t *log)
 {
     kg_core_t *core = user;
-    kg_run_t *run = NULL;
-    HASH_FIND_STR(core->runs, kg_run_log_id(log), run);
+    kg_run_t *run = kg_run_table_find(&core->runs, kg_run_log_id(log));
     if (run) {
         run->expired = true;
         kg_run_log_unref(&run->log);

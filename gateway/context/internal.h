@@ -14,6 +14,7 @@
 #include "gateway/context/expose.h"
 #include "gateway/context/metrics.h"
 #include "gateway/context/run.h"
+#include "gateway/context/run_table.h"
 #include "gateway/context/sandbox_internal.h"
 #include "gateway/context/template_internal.h"
 #include "gateway/kernel/kernel.h"
@@ -146,25 +147,13 @@ typedef struct kg_run_live {
     uint64_t oom_before; /* kg_box_oom_kills when it started */
 } kg_run_live_t;
 
+/* As many are kept as clients may still read, so it is packed. What only a run needs that is not
+ * over is in `live`. */
 struct kg_run {
     kg_core_t *core;
     kg_sandbox_t *sandbox; /* NULL when it was deleted */
     kg_context_t *context; /* NULL once ended */
     kg_run_live_t *live;   /* NULL once ended, and not in the queue any more */
-    char id[KG_ID_SHORT_MAX];
-    char context_id[KG_UUID_LEN + 1];
-    bool ended;      /* the mapper has finished it */
-    bool published;  /* and the log has told it */
-    bool started;    /* the code was sent */
-    bool is_command; /* its log is that of a process */
-    bool silent;
-    bool expired;
-    bool dirty;
-    bool only_starts; /* what waits tells no more than that */
-    kg_on_disconnect_t on_disconnect;
-    kg_cause_t cause;
-    unsigned refs; /* the sandbox's list, clients, the queue, the kernel's held requests */
-    unsigned attached;
     kg_run_log_t *log;
     kg_mapper_t *mapper; /* until its kernel forgets it */
     kg_opts_t *opts;
@@ -177,7 +166,21 @@ struct kg_run {
     kg_inc_t *inc;           /* while its kernel knows it */
     kg_request_t *request;
     kg_run_t *prev, *next; /* of the sandbox, oldest first */
-    UT_hash_handle hh;     /* all of the core */
+    kg_run_t *same_row;    /* in the core's table */
+    unsigned refs;         /* the sandbox's list, clients, the queue, the kernel's held requests */
+    unsigned attached;
+    char id[KG_ID_SHORT_MAX];
+    char context_id[KG_UUID_LEN + 1];
+    bool ended : 1;      /* the mapper has finished it */
+    bool published : 1;  /* and the log has told it */
+    bool started : 1;    /* the code was sent */
+    bool is_command : 1; /* its log is that of a process */
+    bool silent : 1;
+    bool expired : 1;
+    bool dirty : 1;
+    bool only_starts : 1; /* what waits tells no more than that */
+    kg_on_disconnect_t on_disconnect;
+    kg_cause_t cause;
 };
 
 void kg_run_ref_(kg_run_t *run);
@@ -480,7 +483,7 @@ struct kg_core {
     kg_templates_t templates;
     kg_sandbox_t *sandboxes;
     kg_context_t *contexts;
-    kg_run_t *runs;
+    kg_run_table_t runs;
     kg_inc_t *incs;
     kg_wait_t *waits;
     kg_opts_t *opts;

@@ -140,9 +140,7 @@ static int fill_run(kg_run_t *run, kg_sandbox_t *sandbox)
  * still. */
 static bool is_known(kg_core_t *core, const kg_run_log_t *log)
 {
-    kg_run_t *run = NULL;
-    HASH_FIND_STR(core->runs, kg_run_log_id(log), run);
-    return run != NULL;
+    return kg_run_table_find(&core->runs, kg_run_log_id(log)) != NULL;
 }
 
 /* Lists the run whose log was opened, if that went well: rc is how it went. Takes the reference. */

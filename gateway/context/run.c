@@ -83,13 +83,13 @@ void kg_run_list_in(kg_run_t *run, kg_sandbox_t *sandbox, const char *id)
     (void)kg_format(run->id, sizeof(run->id), "%s", id);
     run->sandbox = sandbox;
     DL_APPEND(sandbox->runs, run);
-    HASH_ADD_STR(run->core->runs, id, run);
+    kg_run_table_add(&run->core->runs, run);
 }
 
 void kg_run_unlist(kg_run_t *run)
 {
     DL_DELETE(run->sandbox->runs, run);
-    HASH_DEL(run->core->runs, run);
+    kg_run_table_remove(&run->core->runs, run);
     run->sandbox = NULL;
 }
 
@@ -603,8 +603,7 @@ int kg_run_new(kg_sandbox_t *sandbox,
 
 kg_run_t *kg_run_find(kg_sandbox_t *sandbox, const char *id, kg_err_t *err)
 {
-    kg_run_t *run = NULL;
-    HASH_FIND_STR(sandbox->core->runs, id, run);
+    kg_run_t *run = kg_run_table_find(&sandbox->core->runs, id);
     if (!run || run->sandbox != sandbox) {
         (void)kg_err_set(err, KG_ERR_RUN_NOT_FOUND, "No run %.64s in sandbox %s.", id, sandbox->id);
         kg_err_hint(err, "GET /v1/sandboxes/%s/runs lists them.", sandbox->id);

@@ -83,8 +83,7 @@ static int find_context(kg_sandbox_t *sandbox, const char *wanted, const char **
 
 static int find_after(kg_sandbox_t *sandbox, const char *after, kg_run_t **ret, kg_err_t *err)
 {
-    kg_run_t *run = NULL;
-    HASH_FIND_STR(sandbox->core->runs, after, run);
+    kg_run_t *run = kg_run_table_find(&sandbox->core->runs, after);
     if (!run || run->sandbox != sandbox) {
         return kg_bad(err, "/after", "after: no such run (any more)");
     }
@@ -95,7 +94,7 @@ static int find_after(kg_sandbox_t *sandbox, const char *after, kg_run_t **ret, 
 /* The list's head points at its tail by prev, so it is walked backwards without a length. */
 static kg_run_t *older(const kg_sandbox_t *sandbox, kg_run_t *run)
 {
-    return run == sandbox->runs ? NULL : run->prev;
+    return !run || run == sandbox->runs ? NULL : run->prev;
 }
 
 int kg_run_list(kg_sandbox_t *sandbox, const kg_run_filter_t *filter, kg_buf_t *out, kg_err_t *err)
