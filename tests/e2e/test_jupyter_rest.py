@@ -8,6 +8,8 @@ import os
 import re
 import signal
 import tempfile
+import threading
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -19,6 +21,8 @@ import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import TEMPLATE, Daemon, wait_for
 from harness.jupyter import Channels, Jupyter, check_error, check_model
+from harness.jupyter_server import free_port
+from websockets.exceptions import InvalidStatus
 
 NOWHERE = "11111111-1111-4111-8111-111111111111"
 SECRET = "a-secret-of-the-client"
@@ -593,3 +597,85 @@ def test_ga_18_sv_20_ids_and_sessions_outlive_the_gateway() -> None:
         assert again["path"] == "kept.ipynb" and again["kernel"]["id"] == session["kernel"]["id"]
         jupyter.call("DELETE", f"/api/kernels/{chosen}", 204)  # still the one that it started
         assert chosen not in jupyter.kernel_ids()
+
+
+class Poll(threading.Thread):
+    """What is answered, each time on a connection of its own, to who asks for kernels and sessions again and again."""
+
+    def __init__(self, d: Daemon):
+        super().__init__(daemon=True)
+        self.base, self.headers = d.url, {"Authorization": f"token {d.key}", "Connection": "close"}
+        self.seen: list[tuple[int, frozenset[str], str | None]] = []  # status or 0, kernels, Retry-After
+        self.over = threading.Event()
+
+    def run(self) -> None:
+        with httpx.Client(base_url=self.base, headers=self.headers, timeout=60) as http:
+            while not self.over.is_set():
+                for path in ("/api/kernels", "/api/sessions"):
+                    try:
+                        answer = http.get(path)
+                        rows = answer.json() if answer.status_code == 200 else []
+                        ids = frozenset(row["kernel"]["id"] if "kernel" in row else row["id"] for row in rows)
+                        self.seen.append((answer.status_code, ids, answer.headers.get("retry-after")))
+                    except httpx.TransportError:
+                        self.seen.append((0, frozenset(), None))
+                time.sleep(0.001)  # who is refused would keep a core busy
+
+    def saw(self, status: int, after: int = 0) -> int:
+        """The place of the first such answer behind that one; 0: none yet."""
+        return next((i for i, row in enumerate(self.seen) if i > after and row[0] == status), 0)
+
+    def __enter__(self) -> "Poll":
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.over.set()
+        self.join(60)
+
+
+@pytest.mark.parametrize("killed", ["gateway", "daemon"])
+def test_sv_20_all_is_listed_from_the_first_connection_on(killed: str) -> None:
+    with Daemon(listen=f"127.0.0.1:{free_port()}") as d:
+        jupyter, client = Jupyter(d.url, d.key), Client(d.url, d.key)
+        boxes = [client.sandbox(template=TEMPLATE) for _ in range(2)]
+        boxes += [Sandbox(client, sandbox_of(client, jupyter.post("/api/kernels", {"name": TEMPLATE})["id"])) for _ in range(2)]
+        for box in boxes:
+            assert box.run("kept = 42")["status"] == "ok"
+        kernels = frozenset(context_of(box) for box in boxes)
+        with Poll(d) as poll:
+            wait_for(lambda: poll.saw(200))
+            before = len(poll.seen)
+            if killed == "gateway":
+                os.kill(d.gateway_pid(), signal.SIGKILL)
+            else:
+                d.kill()
+                d.start(60)
+            wait_for(lambda: poll.saw(0, before))
+            wait_for(lambda: poll.saw(200, poll.saw(0, before)), 30)
+            for box in boxes:  # they are the same ones
+                assert box.run("kept")["text"] == "42"
+        assert {status for status, _, _ in poll.seen} <= {0, 200, 503}
+        assert {ids for status, ids, _ in poll.seen if status == 200} == {kernels}
+
+
+def test_sv_20_503_while_the_gateway_stops() -> None:
+    """A list would lack what is being ended; a socket that was opened now would be closed at once."""
+    with Daemon("--timeouts-drain", "3") as d:
+        client = Client(d.url, d.key)
+        box = client.sandbox(template=TEMPLATE)
+        with Channels(client, context_of(box)) as ws, Poll(d) as poll:
+            ws.send("execute_request", {"code": "import time; print('up', flush=True); time.sleep(600)"})
+            ws.until(lambda m: m["header"]["msg_type"] == "stream")
+            wait_for(lambda: poll.saw(200))
+            stopped = threading.Thread(target=d.stop)
+            stopped.start()
+            first = wait_for(lambda: poll.saw(503))
+            with pytest.raises(InvalidStatus) as refused:
+                Channels(client, context_of(box))
+            assert refused.value.response.status_code == 503
+            assert ws.closed() == 1012
+            stopped.join(60)
+        assert 200 not in {status for status, _, _ in poll.seen[first:]}
+        assert all(retry for status, _, retry in poll.seen if status == 503)
+        assert {ids for status, ids, _ in poll.seen if status == 200} == {frozenset([box.record["default_context"]])}
