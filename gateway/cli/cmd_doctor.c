@@ -335,6 +335,8 @@ static int see(const kg_config_t *config, const char *exe_dir, bool json)
     see_host(&doctor);
     see_disk(&doctor, config);
     see_templates(&doctor, config);
+    kg_doctor_overlay(&doctor);
+    kg_doctor_checkpoint(&doctor);
     int r = examine(&doctor, config, exe_dir);
     if (r < 0) {
         kg_doctor_line_t *line = kg_doctor_add(&doctor, KG_FINDING_NO, "keeper");

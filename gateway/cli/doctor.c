@@ -78,8 +78,10 @@ static const kg_remedy_t REMEDIES[] = {
     {"egress", "default route", 1, "sandboxes reach what the host reaches: give it a route"},
     {"egress", "nft", 1, "install the package nftables"},
     {"egress", NULL, 1, "nftables with NAT and forwarding is needed (modprobe nf_tables veth)"},
-    {"checkpoint", NULL, -1, "install criu (4.2 or later from kernel 6.16 on)"},
-    {"user namespaces", NULL, -1, USERNS},
+    {"checkpoint", NULL, -1, "for when there are: criu, 4.2 or later from kernel 6.16 on"},
+    {"overlay", "No such device", -1, "the kernel needs overlayfs (modprobe overlay)"},
+    {"overlay", NULL, 0, USERNS},
+    {"overlay", NULL, 1, CONTAINER},
 };
 
 static const char *remedy(const kg_doctor_t *doctor, const char *name, const char *reason)
@@ -105,7 +107,7 @@ kg_doctor_line_t *kg_doctor_add(kg_doctor_t *doctor, kg_finding_t finding, const
     return line;
 }
 
-static void add(kg_doctor_t *doctor, kg_finding_t finding, const char *name, const char *detail)
+void kg_doctor_say(kg_doctor_t *doctor, kg_finding_t finding, const char *name, const char *detail)
 {
     kg_doctor_line_t *line = kg_doctor_add(doctor, finding, name);
     if (!line) {
@@ -136,7 +138,7 @@ void kg_doctor_launchers(kg_doctor_t *doctor,
         const kg_kp_launcher_row_t *row = &table->rows[i];
         bool apart = strstr(row->reason, KG_LAUNCHER_NOT_APART) == NULL;
         kg_finding_t found = apart ? KG_FINDING_OK : KG_FINDING_LIMITED;
-        add(doctor, row->available ? found : KG_FINDING_NO, row->name, row->reason);
+        kg_doctor_say(doctor, row->available ? found : KG_FINDING_NO, row->name, row->reason);
         bool takes = is_auto ? row->rank > best && kg_isolation_rank(row->name) >= floor &&
                                    (!by_name_alone(row->name) || strcmp(row->name, least) == 0)
                              : strcmp(row->name, wish) == 0;
@@ -159,7 +161,7 @@ void kg_doctor_features(kg_doctor_t *doctor, const kg_kp_features_reply_t *table
         }
         (void)kg_format(detail, sizeof(detail), "%s%s%s", row->how,
                         row->how[0] && row->reason[0] ? ": " : "", row->reason);
-        add(doctor, finding, row->name, detail[0] ? detail : "not there");
+        kg_doctor_say(doctor, finding, row->name, detail[0] ? detail : "not there");
     }
 }
 

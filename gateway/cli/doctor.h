@@ -34,6 +34,11 @@ typedef struct kg_doctor {
 
 /* NULL when there is no room. */
 kg_doctor_line_t *kg_doctor_add(kg_doctor_t *doctor, kg_finding_t finding, const char *name);
+/* Likewise, with what helps where it isn't fine. */
+void kg_doctor_say(kg_doctor_t *doctor, kg_finding_t finding, const char *name, const char *detail);
+/* By trying, in a child: an overlay as this user mounts one; `criu check`. */
+void kg_doctor_overlay(kg_doctor_t *doctor);
+void kg_doctor_checkpoint(kg_doctor_t *doctor);
 /* wish, least: the configuration's isolation and isolation_min. Sets good and isolation. */
 void kg_doctor_launchers(kg_doctor_t *doctor,
                          const kg_kp_launchers_reply_t *table,

@@ -55,13 +55,25 @@ def test_doctor(tmp_path: Path) -> None:
     assert report["ok"] and report["isolation"] == "none" and report["root"] == (os.geteuid() == 0)
     states = {check["name"]: check["state"] for check in report["checks"]}
     assert states["none"] == "ok" and states["host"] == "ok"
-    assert {"memory", "pids", "cpu", "freeze", "disk", "egress"} <= states.keys()
+    assert {"memory", "pids", "cpu", "freeze", "disk", "egress", "overlay", "checkpoint",
+            "namespace", "bubblewrap", "process", "gvisor", "runc"} <= states.keys()
     for check in report["checks"]:
         assert check["state"] in ("ok", "limited", "no") and (check["state"] == "ok" or check["detail"]), check
     assert list(state.iterdir()) == []
     text = sandald("doctor", "--state-dir", str(state), "--isolation", "none")
     assert text.returncode == 0 and "isolation none" in text.stdout
     assert sandald("doctor", "--listen", "nowhere").returncode == 2
+
+
+@pytest.mark.parametrize("code,state,said", [(0, "ok", "content"), (1, "no", "lacking"), (None, "no", "not installed")])
+def test_doctor_asks_criu(tmp_path: Path, code: int | None, state: str, said: str) -> None:
+    if code is not None:
+        (tmp_path / "criu").write_text(f'#!/bin/sh\n[ "$1" = check ] && exit {code}\nexit 9\n')
+        (tmp_path / "criu").chmod(0o755)
+    path = f"{tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin" if code is not None else f"{tmp_path}:/nonexistent"
+    got = sandald("doctor", "--json", "--state-dir", str(tmp_path), "--isolation", "none", env={"PATH": path})
+    row = next(check for check in json.loads(got.stdout)["checks"] if check["name"] == "checkpoint")
+    assert row["state"] == state and said in row["detail"] and "no snapshots" in row["detail"], row
 
 
 def test_doctors_do_not_disturb_each_other(tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ static void in_a_container_the_flags_are_named(void **state)
 
 static void what_is_missing_has_a_remedy(void **state)
 {
-    static const char *const names[] = {"memory", "pids",    "cpu",  "freeze",
-                                        "kill",   "account", "disk", "egress"};
+    static const char *const names[] = {"memory",  "pids", "cpu",    "freeze",  "kill",
+                                        "account", "disk", "egress", "overlay", "checkpoint"};
     (void)state;
     for (int root = 0; root < 2; root++) {
         kg_doctor_t doctor = {.is_root = root != 0};
