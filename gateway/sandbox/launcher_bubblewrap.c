@@ -24,6 +24,7 @@
 #include "gateway/sandbox/fsutil.h"
 #include "gateway/sandbox/init/args.h"
 #include "gateway/sandbox/launcher_plain.h"
+#include "gateway/sandbox/ns.h"
 
 #define RANK 20
 #define START_MS 15000
@@ -94,7 +95,8 @@ static int exec_words(const kg_host_t *host, const kg_launch_t *l, int args_fd)
     const char *const args[] = {"bwrap",  "--args", words[0], "--",     KG_BW_INIT, l->id,
                                 words[1], words[1], "0",      words[2], words[3],   NULL};
     char *argv[KG_ARRAY_LEN(args)];
-    memcpy(argv, args, sizeof(args)); /* exec only reads them */
+    memcpy(argv, args, sizeof(args));                                 /* exec only reads them */
+    (void)kg_ns_take_cpus(0, l->slot, l->request->limits.cpu_millis); /* a view: without it more */
     execve(KG_BW_PROGRAM, argv, env);
     return -errno;
 }

@@ -163,6 +163,8 @@ static int make(kg_gv_box_t *box, kg_err_t *err)
     if (r < 0) {
         return fail(err, r, "the sandbox's root can't be laid out");
     }
+    /* Its kernel counts as many as it may use itself. */
+    (void)kg_ns_take_cpus(0, l->slot, box->trial ? 0 : l->request->limits.cpu_millis);
     return kg_oci_start(host, &runsc, l->id, box->link[1], !box->trial, &box->guest, err);
 }
 

@@ -21,6 +21,7 @@
 #include "gateway/sandbox/init/args.h"
 #include "gateway/sandbox/landlock.h"
 #include "gateway/sandbox/launcher_plain.h"
+#include "gateway/sandbox/ns.h"
 #include "gateway/sandbox/ns_mask_list.h"
 
 #define RANK 10
@@ -137,6 +138,7 @@ static int confine(const kg_host_t *host, const kg_launch_t *l, const kg_launche
     if (r == 0 && strcmp(launched->isolation.cgroup, "none") != 0) {
         r = kg_cgroup_enter(&host->cgroups, l->id);
     }
+    (void)kg_ns_take_cpus(0, l->slot, l->request->limits.cpu_millis); /* a view: without it more */
     r = r < 0 ? r : allow_host(rules);
     r = r < 0 ? r : allow_own(rules, host, launched);
     r = r < 0 ? r : kg_ll_enter(rules);

@@ -135,9 +135,7 @@ static void write_mounts(FILE *out, const kg_oci_spec_t *spec)
         write_tmpfs(out, "/tmp", half);
     }
     write_bind(out, spec->run, "/run");
-    if (!spec->guest) {
-        write_views(out, spec->run);
-    }
+    write_views(out, spec->run);
     (void)fputs("],", out);
 }
 

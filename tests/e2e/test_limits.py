@@ -135,6 +135,18 @@ def test_limits_are_told(client: Client) -> None:
         assert usage["memory_bytes"] is None or 0 < usage["memory_bytes"] < 256 << 20
 
 
+@held
+@pytest.mark.smoke
+def test_limits_are_shown_inside(client: Client) -> None:
+    """Where there is no place of its own for /proc and /sys, it is the affinity alone that shows any."""
+    with make(client, memory_mib=300, cpus=0.5, pids=128) as box:
+        assert sh(box, "nproc")["stdout"] == "1\n"
+        if ISOLATION != "process":
+            assert "MemTotal: 307200 kB" in sh(box, "tr -s ' ' < /proc/meminfo")["stdout"]
+            assert sh(box, "python3 -c 'import os; print(os.cpu_count())'")["stdout"] == "1\n"
+            assert sh(box, "echo x > /proc/meminfo")["exit_code"] != 0
+
+
 @pytest.mark.skipif(not NO_DISK, reason="of launchers without a disk limit")
 def test_a_limit_that_cannot_be_held_is_refused(client: Client) -> None:
     error = client.error("POST", "/v1/sandboxes", 501, "not_supported",
