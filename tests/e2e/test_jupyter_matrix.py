@@ -53,3 +53,8 @@ def test_kq_01_02_crash_matrix_of_bytes(client: Client, template: str) -> None: 
             other.ws.send(v1_encode("shell", [header.encode(), b"{}", b"{}", b'{"code":"\xff\xfe"}']))
             assert other.answer("u")[0]["content"]["status"] in ("error", "ok")
         lives("no UTF-8")
+        with Channels(client, kernel_of(sandbox)) as other:  # over limits.frame_bytes
+            header = json.dumps({"msg_id": "l", "msg_type": "execute_request", "session": "s", "username": "", "version": "5.3"})
+            other.ws.send(v1_encode("shell", [header.encode(), b"{}", b"{}", b'{"code":"' + comment.encode() + b"x" * 20_000_000 + b'"}']))
+            assert other.closed() == 1009
+        lives("20 MB of code")

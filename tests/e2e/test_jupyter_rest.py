@@ -321,6 +321,7 @@ def test_ga_04_to_09_sv_04_to_09_kernels_life(jupyter: Jupyter, client: Client) 
     assert answer.headers["location"] == f"/api/kernels/{kernel_id}"
     record = sandbox_of(client, kernel_id)
     assert record["default_context"] == kernel_id and record["metadata"]["jupyter.kernelspec"] == TEMPLATE
+    assert int(kernel_id[:6], 16) == int(record["node"], 36)  # ids of kernels carry the node that they are on
     assert f"ctx-{kernel_id}" not in jupyter.get("/api/kernelspecs")["kernelspecs"]
     check_model(jupyter.get(f"/api/kernels/{kernel_id}"))
     listed = jupyter.get("/api/kernels")
