@@ -45,7 +45,12 @@ def descriptors(pid: int) -> list[str]:
 
 
 def is_log(path: str) -> bool:
-    return "/runs/" in path and ".log" in path
+    return "/runs/" in path and (".log" in path or is_pack(path))
+
+
+def is_pack(path: str) -> bool:
+    """What short runs share: one is open from the first of them on."""
+    return path.endswith(".pack") or ".pack (deleted)" in path
 
 
 def descendants(pid: int) -> list[int]:
@@ -86,7 +91,7 @@ class Footprint:
                        # but connections of clients, which come and go
                        "descriptors of the gateway": len([d for d in descriptors(daemon.gateway_pid()) if not d.startswith("socket:") and not is_log(d)]),
                        # Half of the files held ready for runs to come may be taken before there are sixteen again.
-                       "logs of the gateway beyond those held ready": max(0, len([d for d in descriptors(daemon.gateway_pid()) if is_log(d)]) - SPARE_LOGS),
+                       "logs of the gateway beyond those held ready": max(0, len([d for d in descriptors(daemon.gateway_pid()) if is_log(d)]) - SPARE_LOGS - 1),
                        "sockets of the gateway beyond ten": max(0, len([d for d in descriptors(daemon.gateway_pid()) if d.startswith("socket:")]) - before_sockets(daemon) - 10),
                        "rules of nftables": self.rules(tag), "all mounts of the keeper": len(lines(f"/proc/{daemon.pid}/mountinfo"))}
         # Without the store's image, which is looked at by itself.
