@@ -99,7 +99,8 @@ static void end_leftovers(kg_keeper_t *k)
     for (size_t i = 0; i < tasks.count; i++) {
         uid_t uid;
         uint32_t slot;
-        if (kg_task_uid(tasks.items[i].pid, &uid) < 0 || keeper_slot_of(k, uid, &slot) < 0) {
+        if (kg_task_is_dead(&tasks.items[i]) || kg_task_uid(tasks.items[i].pid, &uid) < 0 ||
+            keeper_slot_of(k, uid, &slot) < 0) {
             continue;
         }
         leave_to_others(k, slot, tasks.items[i].pid);

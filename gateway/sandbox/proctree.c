@@ -57,6 +57,7 @@ int kg_task_parse(const char *text, kg_task_t *ret_task)
         F_STIME,
         F_CUTIME,
         F_CSTIME,
+        F_THREADS = 20,
         F_START = 22,
         F_RSS = 24
     };
@@ -79,6 +80,7 @@ int kg_task_parse(const char *text, kg_task_t *ret_task)
     task.ppid = (pid_t)fields[F_PPID];
     task.cpu_ticks = fields[F_UTIME] + fields[F_STIME];
     task.children_cpu_ticks = fields[F_CUTIME] + fields[F_CSTIME];
+    task.threads = (uint32_t)fields[F_THREADS];
     task.rss_pages = fields[F_RSS];
     task.start_ticks = fields[F_START];
     *ret_task = task;

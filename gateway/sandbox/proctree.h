@@ -11,7 +11,8 @@
 typedef struct kg_task {
     pid_t pid;
     pid_t ppid;
-    char state; /* 'Z' = dead already */
+    char state; /* 'Z' = its first thread is dead, and all of it where there is no other */
+    uint32_t threads;
     bool marked;
     uint64_t cpu_ticks;          /* own */
     uint64_t children_cpu_ticks; /* of waited-for children */
@@ -33,6 +34,11 @@ void kg_tasks_fini(kg_tasks_t *tasks);
  * new marks. */
 size_t kg_tasks_mark_descendants(kg_tasks_t *tasks, pid_t root);
 const kg_task_t *kg_tasks_find(const kg_tasks_t *tasks, pid_t pid);
+/* Whether it is dead, and waits for its parent only. */
+static inline bool kg_task_is_dead(const kg_task_t *task)
+{
+    return (task->state == 'Z' || task->state == 'X') && task->threads <= 1;
+}
 /* Parses the text of a stat file. 0 or -EINVAL. */
 int kg_task_parse(const char *text, kg_task_t *ret_task);
 /* One process. 0, -ESRCH, -EINVAL. */

@@ -115,6 +115,36 @@ static void all_slots_taken_is_quota_exceeded(void **state)
     }
 }
 
+/* A process that is dead, and has not been waited for, when the keeper starts. */
+static pid_t dead_pid;
+
+static int setup_beside_the_dead(void **state)
+{
+    siginfo_t info;
+    const uid_t uid = HARNESS_UID_BASE; /* before fork: it depends on the pid */
+    dead_pid = fork();
+    if (dead_pid == 0) {
+        _exit(setresuid(uid, uid, uid) < 0); /* an ordinary user has one uid for all */
+    }
+    if (dead_pid < 0 || waitid(P_PID, (id_t)dead_pid, &info, WEXITED | WNOWAIT) < 0) {
+        return -1;
+    }
+    return setup(state);
+}
+
+static int teardown_the_dead(void **state)
+{
+    int status;
+    int rc = teardown(state);
+    return waitpid(dead_pid, &status, 0) == dead_pid ? rc : -1;
+}
+
+/* init of a container may take seconds to wait for what was left to it. */
+static void a_dead_process_has_no_uids(void **state)
+{
+    all_slots_taken_is_quota_exceeded(state);
+}
+
 static void kept_directories_come_back_with_their_uid(void **state)
 {
     kg_harness_t *h = *state;
@@ -400,6 +430,8 @@ static int run(void)
         T(create_twice_is_a_conflict),
         T(create_bad_id_is_refused_at_once),
         T(all_slots_taken_is_quota_exceeded),
+        cmocka_unit_test_setup_teardown(a_dead_process_has_no_uids, setup_beside_the_dead,
+                                        teardown_the_dead),
         T(kept_directories_come_back_with_their_uid),
         T(socket_open_takes_listening_sockets_only),
         T(file_write_replaces_links_and_is_private),

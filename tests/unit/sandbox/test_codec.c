@@ -590,6 +590,12 @@ static void stat_line_with_any_name_is_read(void **state)
     assert_int_equal(task.cpu_ticks, 11);
     assert_int_equal(task.children_cpu_ticks, 15);
     assert_int_equal(task.rss_pages, 33);
+    assert_int_equal(task.threads, 1);
+    assert_false(kg_task_is_dead(&task));
+    task.state = 'Z';
+    assert_true(kg_task_is_dead(&task));
+    task.threads = 2; /* its first thread has ended, others use its uid */
+    assert_false(kg_task_is_dead(&task));
     const char *bad[] = {"",        "42",       "42 (x",          "42 (x)",
                          "42 (x) ", "42 (x) S", "42 (x) S 1 2 3", "x (y) S 1"};
     for (size_t i = 0; i < KG_ARRAY_LEN(bad); i++) {
