@@ -321,12 +321,34 @@ static int open_log(kg_command_t *command)
     }
     kg_run_list_in(run, command->sandbox, id);
     kg_run_ref_(run); /* the list's */
-    run->started = true;
+    return 0;
+}
+
+/* The log, if it is not there yet, and the time. */
+static int begin(kg_command_t *command)
+{
+    kg_core_t *core = command->run->core;
+    int rc = command->run->log ? 0 : open_log(command);
+    if (rc) {
+        return rc;
+    }
+    command->run->started = true;
     command->started_ns = kg_now_ns();
     command->started_wall_ns = kg_wall_ns();
     core->stats.commands_started++;
     kg_core_refill(core, false);
     return 0;
+}
+
+/* Before the process is asked for: a gateway that is killed with the key unwritten would run the
+ * command again for the next request. */
+static int save_key(kg_command_t *command)
+{
+    int rc = command->run->key ? open_log(command) : 0;
+    if (rc == 0 && command->run->log) {
+        kg_run_log_save(command->run->log);
+    }
+    return rc;
 }
 
 /* ---- the process ---- */
@@ -353,7 +375,7 @@ static void not_executed(kg_command_t *command, const kg_err_t *why)
                       .code = why->code == KG_ERR_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE};
     KG_AUTO_BUF kg_buf_t text = {0};
     kg_err_t oom = {0};
-    if (open_log(command) || kg_buf_printf(&text, "%s\n", why->message)) {
+    if (begin(command) || kg_buf_printf(&text, "%s\n", why->message)) {
         (void)kg_oom(&oom);
         kg_command_fail(command, &oom);
         return;
@@ -371,7 +393,7 @@ static void not_executed(kg_command_t *command, const kg_err_t *why)
 static void start_log(kg_command_t *command)
 {
     kg_err_t err = {0};
-    int rc = open_log(command);
+    int rc = begin(command);
     rc = rc ? rc : kg_mapper_command_started(command->run->mapper, command->pid);
     rc = rc ? rc : kg_command_io_open(command);
     rc = rc ? rc : kg_command_deadline_create(command);
@@ -465,6 +487,9 @@ static int start(kg_command_t *command, kg_err_t *err)
         .columns = command->columns,
         .rows = command->rows,
     };
+    if (save_key(command)) {
+        return kg_oom(err);
+    }
     command->state = KG_COMMAND_STARTING;
     command->oom_before = kg_box_oom_kills(command->sandbox);
     return kg_sbx_spawn(sbx, &opts, spawned, command, err);

@@ -519,7 +519,8 @@ struct kg_core {
     kg_fn *drain_done;
     void *drain_user;
     uint64_t last_created_ns;
-    unsigned skipped; /* sandboxes of the store that can't be used now; their logs stay too */
+    size_t orphan_logs; /* that a restart found without their sandbox */
+    unsigned skipped;   /* sandboxes of the store that can't be used now; their logs stay too */
     kg_core_stats_t stats;
     struct kg_fsop *fsops; /* files_priv.h */
     struct kg_upload *uploads;

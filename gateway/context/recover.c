@@ -154,10 +154,11 @@ static void take_run(kg_core_t *core, kg_run_t *run, int rc, const char *where)
     if (sandbox && fill_run(run, sandbox) == 0) {
         return;
     }
-    if (rc != -EBADMSG && !known) {
+    if (rc < 0 && rc != -EBADMSG) {
         kg_log(KG_LOG_WARN, "recover.run", "file=%s error=%d", where, -rc);
     }
     if (run->log && !sandbox && (known || !core->skipped)) {
+        core->orphan_logs += !known;
         kg_run_log_remove(run->log);
     }
     if (run->sandbox) {
@@ -260,6 +261,10 @@ int kg_core_recover(kg_core_t *core, kg_err_t *err)
     }
     (void)closedir(dir);
     kg_run_packs_each(core->packs, load_slot, core);
+    if (core->orphan_logs > 0) {
+        kg_log(KG_LOG_INFO, "recover.runs_of_none",
+               "removed=%zu remark=\"logs of sandboxes that are no more\"", core->orphan_logs);
+    }
     for (kg_sandbox_t *s = core->sandboxes; s; s = s->hh.next) {
         DL_SORT(s->runs, by_creation);
         kg_kernels_recovered(s);

@@ -111,6 +111,9 @@ static void start_main(kg_job_t *job)
     kg_context_t *context = job->context;
     kg_err_t err = {0};
     job->step = KG_STEP_MAIN;
+    if (run->key) { /* or a gateway that is killed now would run it again for the next request */
+        kg_run_log_save(run->log);
+    }
     int rc = kg_inc_execute(context->inc, run, &err);
     if (rc) {
         kg_run_start_failed(run, &err);
@@ -123,6 +126,7 @@ static void start_main(kg_job_t *job)
     run->live->oom_before = kg_box_oom_kills(context->sandbox);
     if (kg_request_is_sent(run->request)) {
         kg_run_sent(run);
+        kg_run_log_save_start(run->log); /* not at the end of the turn, which may be long */
     }
     kg_buf_fini(&run->live->code);
 }

@@ -335,10 +335,17 @@ static void write_out(kg_run_log_t *log)
     }
 }
 
+void kg_run_log_save(kg_run_log_t *log)
+{
+    if (log->body && !log->expired) {
+        write_out(log);
+    }
+}
+
 void kg_run_log_save_start(kg_run_log_t *log)
 {
-    if (log->starts && !log->expired) {
-        write_out(log);
+    if (log->starts) {
+        kg_run_log_save(log);
     }
 }
 

@@ -128,6 +128,9 @@ bool kg_run_log_only_starts(const kg_run_log_t *log);
 /* Writes what waits, when `queued` or `started` is among it: that there is a run is to survive the
  * gateway from that moment on. Readers see it with the flush. */
 void kg_run_log_save_start(kg_run_log_t *log);
+/* Writes all that waits, without showing it: that there is a run, and its key, is to survive the
+ * gateway before anybody is asked to run it. */
+void kg_run_log_save(kg_run_log_t *log);
 /* What it is in goes: emptied, unlinked, or left to the spares. Readers get KG_READ_EXPIRED
  * (watchers are called), appends are ignored. */
 void kg_run_log_remove(kg_run_log_t *log);

@@ -30,6 +30,49 @@ def begin(sandbox: Sandbox) -> None:
     assert sandbox.run("open('kept', 'w').write('here'); marker = 1")["status"] == "ok"
 
 
+def back(d: Daemon) -> Client | None:
+    """A client of the next gateway, once it answers (on a new port, since 0 was asked for)."""
+    client = Client(d.urls[-1], d.key)
+    try:
+        client.get("/v1/sandboxes")
+        return client
+    except Exception:  # noqa: BLE001: it is not there yet
+        return None
+
+
+def test_a_key_runs_a_command_once_whenever_the_gateway_is_killed(daemon: Daemon) -> None:
+    """The requests that the kill cut off are sent again: each command ran once, or not at all before."""
+    box = Client(daemon.url, daemon.key).sandbox(template="base")
+    cut: list[str] = []
+
+    def ask(client: Client, token: str) -> str:
+        return client.call("POST", f"{box.path}/exec", expect=200, json={
+            "cmd": f"echo {token} >> tokens", "key": token, "on_disconnect": "detach"}).json()["status"]
+
+    def work(name: int) -> None:
+        client = Client(daemon.urls[-1], daemon.key)
+        for i in range(100_000):
+            try:
+                assert ask(client, f"{name}.{i}") == "ok"
+            except Exception:  # noqa: BLE001: its gateway is killed
+                cut.append(f"{name}.{i}")
+                return
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(12)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: box.client.call("GET", f"{box.path}/fs/file", params={"path": "tokens"}).text.count("\n") > 40)
+    os.kill(daemon.gateway_pid(), signal.SIGKILL)
+    for thread in threads:
+        thread.join()
+    again = wait_for(lambda: back(daemon), 20)
+    told = {token: ask(again, token) for token in cut}
+    tokens = again.call("GET", f"{box.path}/fs/file", params={"path": "tokens"}).text.split()
+    assert set(told.values()) <= {"ok", "gateway_restart"}, told
+    assert len(tokens) == len(set(tokens)), (told, [t for t in tokens if tokens.count(t) > 1])
+    assert all(token in tokens for token, status in told.items() if status == "ok")
+
+
 def slow_run(sandbox: Sandbox) -> str:
     return begin_run(sandbox, "import time\nprint('up', flush=True)\ntime.sleep(600)")
 
