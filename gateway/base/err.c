@@ -73,6 +73,7 @@ static const char *const usual_hints[KG_ERR_COUNT] = {
     [KG_ERR_STARTING] = "Try again in a moment.",
     [KG_ERR_STORAGE_FULL] = "Remove files, or end sandboxes.",
     [KG_ERR_CONFIG] = "sandald-config(5) has every key.",
+    [KG_ERR_NOTHING_LISTENS] = "Start a server on that port of the sandbox, then try again.",
 };
 
 static const err_row_t *row_of(kg_err_code_t code)

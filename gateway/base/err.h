@@ -48,7 +48,8 @@
     X(DRAINING, "draining", 503, ESHUTDOWN)                                                        \
     X(STARTING, "starting", 503, EAGAIN)                                                           \
     X(STORAGE_FULL, "storage_full", 507, ENOSPC)                                                   \
-    X(CONFIG, "config_invalid", 500, EINVAL)
+    X(CONFIG, "config_invalid", 500, EINVAL)                                                       \
+    X(NOTHING_LISTENS, "nothing_listens", 502, ECONNREFUSED)
 
 typedef enum kg_err_code {
     KG_ERR_NONE = 0,

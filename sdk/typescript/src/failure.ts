@@ -38,7 +38,7 @@ const STATUSES: Record<number, string> = {
   429: "quota_exceeded queue_full",
   431: "headers_too_large",
   501: "not_supported",
-  502: "kernel_start_failed kernel_protocol",
+  502: "kernel_start_failed kernel_protocol nothing_listens",
   503: "out_of_memory draining starting",
   504: "kernel_timeout",
   507: "storage_full",
