@@ -78,11 +78,15 @@ static int parse_inet(const char *text, sock_addr_t *addr, socklen_t *ret_len, k
     return 0;
 }
 
-static int listen_failed(const char *text, kg_err_t *err)
+/* taken: what to do about it where the address is another's. */
+static int listen_failed(const char *text, const char *taken, kg_err_t *err)
 {
     int num = errno;
     kg_err_set(err, KG_ERR_CONFIG, "Cannot listen on %s: %s.", text,
                strerror(num)); // NOLINT(concurrency-mt-unsafe)
+    if (num == EADDRINUSE) {
+        kg_err_hint(err, "%s", taken);
+    }
     return -num;
 }
 
@@ -90,7 +94,10 @@ static int listen_failed(const char *text, kg_err_t *err)
 static int bind_failed(const char *path, kg_err_t *err)
 {
     bool denied = errno == EACCES;
-    int rc = listen_failed(path, err);
+    int rc = listen_failed(path,
+                           "A file is there, or a socket on which a program listens: choose "
+                           "another path with --listen, or take it away.",
+                           err);
     const char *slash = strrchr(path, '/');
     if (denied) {
         kg_err_hint(err,
@@ -129,7 +136,10 @@ static int open_inet(const char *text, kg_edge_socket_t *ret, kg_err_t *err)
          setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only)) < 0) ||
         bind(fd, &addr.sa, len) < 0 || listen(fd, SOMAXCONN) < 0 ||
         getsockname(fd, &addr.sa, &len) < 0) {
-        return listen_failed(text, err);
+        return listen_failed(text,
+                             "Another program listens there: choose another address with "
+                             "--listen, or stop it.",
+                             err);
     }
     ret->port = ntohs(addr.sa.sa_family == AF_INET ? addr.in.sin_port : addr.in6.sin6_port);
     ret->fd = kg_take_fd(&fd);

@@ -1,6 +1,7 @@
 /* HTTP: heads, bodies, caps, errors, keep-alive, streams, draining. */
 #include "edge_fixture.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -674,7 +675,23 @@ static void a_file_where_the_socket_would_be_stays(void **state)
     snprintf(address, sizeof(address), "unix:%s", path);
     assert_true(kg_edge_socket_open(address, 0, &opened, &err) < 0);
     assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.hint, "--listen"));
     assert_int_equal(0, unlink(path)); /* it is there still */
+}
+
+static void a_taken_port_is_told_with_what_to_do(void **state)
+{
+    (void)state;
+    char address[64];
+    kg_err_t err = {0};
+    kg_edge_socket_t first;
+    kg_edge_socket_t second;
+    assert_int_equal(kg_edge_socket_open("127.0.0.1:0", 0, &first, &err), 0);
+    snprintf(address, sizeof(address), "127.0.0.1:%u", first.port);
+    assert_int_equal(kg_edge_socket_open(address, 0, &second, &err), -EADDRINUSE);
+    assert_non_null(strstr(err.message, address));
+    assert_non_null(strstr(err.hint, "Another program listens there"));
+    kg_edge_socket_close(&first);
 }
 
 static void bad_addresses_are_named(void **state)
@@ -733,6 +750,7 @@ int main(void)
         T(drain_finishes_exchanges_and_refuses_new_ones),
         cmocka_unit_test(unix_and_inet6_listeners_serve),
         cmocka_unit_test(a_file_where_the_socket_would_be_stays),
+        cmocka_unit_test(a_taken_port_is_told_with_what_to_do),
         cmocka_unit_test(socket_that_may_not_be_made_says_who_would_make_it),
         cmocka_unit_test(bad_addresses_are_named),
     };
