@@ -2,7 +2,9 @@
 #include "gateway/cli/serve_check.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <pwd.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -143,8 +145,21 @@ static int check_templates(const kg_config_t *config, kg_err_t *err)
                                    config->pools.sizes.count, err);
 }
 
+/* No refusal: who lowers log_bytes alone means it, and is to know what then holds. */
+static void warn_budgets(const kg_config_t *config)
+{
+    if (config->budgets.sandbox_log_bytes > config->budgets.log_bytes) {
+        fprintf(stderr,
+                "sandald: warning: budgets.sandbox_log_bytes (%" PRIu64 ") is more than "
+                "budgets.log_bytes (%" PRIu64
+                "), which all sandboxes share: the first limits nothing\n",
+                config->budgets.sandbox_log_bytes, config->budgets.log_bytes);
+    }
+}
+
 int kg_serve_check(const kg_config_t *config, const char *exe_dir, kg_err_t *err)
 {
+    warn_budgets(config);
     int r = kg_guard_origins_check((const char *const *)config->cors.origins.items,
                                    config->cors.origins.count, config->no_auth, err);
     r = r == 0 ? check_dirs("template_dirs", &config->template_dirs, err) : r;

@@ -108,6 +108,19 @@ def test_check_config(tmp_path: Path) -> None:
         assert got.returncode == 2 and says in got.stderr, got.stderr
     got = sandald("serve", "--no-auth", "--listen", "0.0.0.0:1")
     assert got.returncode == 2 and "no_auth is refused" in got.stderr
+    for whole, warned in (("64MiB", False), ("63MiB", True)):  # a sandbox's own is 64 MiB
+        got = sandald("check-config", "--budgets-log-bytes", whole)
+        assert got.returncode == 0 and json.loads(got.stdout), got
+        assert ("warning: budgets.sandbox_log_bytes (67108864) is more than budgets.log_bytes" in got.stderr) == warned, got.stderr
+
+
+def test_a_taken_port_is_told(tmp_path: Path) -> None:
+    let_in(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        got = sandald("serve", "--listen", listen, "--proxy-listen", "off", "--state-dir", str(tmp_path / "state"), "--isolation", "none")
+    assert got.returncode != 0 and f"Cannot listen on {listen}" in got.stderr, got
+    assert "hint: Another program listens there" in got.stderr, got.stderr
 
 
 @pytest.fixture
