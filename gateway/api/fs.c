@@ -45,6 +45,17 @@ void kg_fs_fail_if(kg_call_t *call, int rc, const kg_err_t *err)
     }
 }
 
+void kg_fs_fail(kg_call_t *call, const char *pointer, const kg_err_t *err)
+{
+    kg_err_t own = *err;
+    bool of_path = own.code == KG_ERR_NOT_FOUND || own.code == KG_ERR_FORBIDDEN ||
+                   own.code == KG_ERR_CONFLICT || own.code == KG_ERR_INVALID_REQUEST;
+    if (of_path && !own.pointer[0]) {
+        kg_err_pointer(&own, "%s", pointer);
+    }
+    kg_call_fail(call, &own);
+}
+
 static int refuse(kg_err_t *err, const char *name, const char *what)
 {
     int rc = kg_err_set(err, KG_ERR_INVALID_REQUEST, "'%s' %s.", name, what);
@@ -128,7 +139,7 @@ static void answered(void *user, json_t *json_take, const kg_err_t *err)
 {
     kg_call_t *call = user;
     if (err) {
-        kg_call_fail(call, err);
+        kg_fs_fail(call, "/path", err);
     } else {
         kg_call_json_take(call, 200, json_take);
     }
@@ -151,7 +162,7 @@ static void written(void *user, bool created, uint64_t size, const kg_err_t *err
     KG_AUTO_BUF kg_buf_t location = {0};
     work->write = NULL;
     if (err) {
-        kg_call_fail(call, err);
+        kg_fs_fail(call, "/path", err);
     } else if (!kg_call_raw(call)) {
         kg_call_json_take(call, 200,
                           json_pack("{s:b, s:I}", "created", created, "size", (json_int_t)size));
@@ -216,6 +227,15 @@ void kg_do_fs_write(kg_call_t *call)
 
 /* --- The small ones ------------------------------------------------------------------------- */
 
+static void removed(void *user, const kg_err_t *err)
+{
+    if (err) {
+        kg_fs_fail(user, "/path", err);
+    } else {
+        kg_call_none(user);
+    }
+}
+
 void kg_do_fs_remove(kg_call_t *call)
 {
     KG_AUTO_BUF kg_buf_t path = {0};
@@ -223,8 +243,7 @@ void kg_do_fs_remove(kg_call_t *call)
     int rc = kg_fs_path_arg(call, "path", NULL, &path, &err);
     rc = rc ? rc
             : kg_files_remove(call->sandbox, path.data, kg_call_bool(call, "recursive", false),
-                              kg_fs_cond_any(call) ? kg_fs_cond_check : NULL, kg_call_done, call,
-                              &err);
+                              kg_fs_cond_any(call) ? kg_fs_cond_check : NULL, removed, call, &err);
     kg_fs_fail_if(call, rc, &err);
 }
 
@@ -267,7 +286,7 @@ static void made(void *user, json_t *json_take, const kg_err_t *err)
     kg_call_t *call = user;
     KG_AUTO_BUF kg_buf_t location = {0};
     if (err) {
-        kg_call_fail(call, err);
+        kg_fs_fail(call, "/path", err);
     } else if (kg_fs_location(call->work, "dir", &location) < 0) {
         json_decref(json_take);
         kg_call_fail_rc(call, -ENOMEM, &(kg_err_t){0});
@@ -310,7 +329,7 @@ static void watching(void *user, kg_source_t *source_take, const kg_err_t *err)
 {
     kg_call_t *call = user;
     if (err) {
-        kg_call_fail(call, err);
+        kg_fs_fail(call, "/path", err);
         return;
     }
     kg_call_give(

@@ -38,5 +38,8 @@ int kg_fs_mode_arg(
 int kg_fs_location(const kg_fs_work_t *work, const char *place, kg_buf_t *out);
 /* Fails the call when rc < 0. */
 void kg_fs_fail_if(kg_call_t *call, int rc, const kg_err_t *err);
+/* Fails the call for what became of the path, which stood in the field at pointer ("/path" for
+ * path_base64 too): the error gets that pointer when it is the path's fault and names none yet. */
+void kg_fs_fail(kg_call_t *call, const char *pointer, const kg_err_t *err);
 
 #endif

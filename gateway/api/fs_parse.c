@@ -11,17 +11,18 @@
 
 /* --- Range ---------------------------------------------------------------------------------- */
 
-/* Digits at *p; false when there are none or too many. */
+/* Digits at *p; false when there are none. A position has no bound (RFC 9110, 14.1.2), and no file
+ * is as long as those that do not fit: they become UINT64_MAX. */
 static bool number(const char **p, uint64_t *ret)
 {
     const char *begin = *p;
     uint64_t n = 0;
-    while (**p >= '0' && **p <= '9') {
-        n = n * 10 + (uint64_t)(**p - '0');
-        (*p)++;
+    for (; **p >= '0' && **p <= '9'; (*p)++) {
+        uint64_t digit = (uint64_t)(**p - '0');
+        n = n > (UINT64_MAX - digit) / 10 ? UINT64_MAX : n * 10 + digit;
     }
     *ret = n;
-    return *p > begin && *p - begin <= 18;
+    return *p > begin;
 }
 
 static const char *skip_spaces(const char *p)

@@ -9,7 +9,7 @@
 
 /* A Range header against a size that is known. 1: *ret_first and *ret_length (> 0) of the one range
  * it asks for; 0: none of what is understood here (other units, several ranges, malformed), to be
- * answered with all; -ERANGE: it lies outside. */
+ * answered with all; -ERANGE: it lies outside. Positions may have any number of digits. */
 int kg_range_parse(const char *text, uint64_t size, uint64_t *ret_first, uint64_t *ret_length);
 /* Whether an If-None-Match list names the tag; weak tags compare as strong ones. "*" does. */
 bool kg_etag_listed(const char *list, const char *etag);

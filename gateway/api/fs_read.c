@@ -62,8 +62,9 @@ static void refuse_range(kg_call_t *call, head_t *head, uint64_t size)
 {
     kg_err_t err = {0};
     kg_err_set(&err, KG_ERR_RANGE_NOT_SATISFIABLE, "The file has %" PRIu64 " bytes.", size);
-    json_t *json = json_pack("{s:{s:s, s:s, s:s}}", "error", "code", kg_err_name(err.code),
-                             "message", err.message, "hint", kg_err_hint_of(&err));
+    json_t *json =
+        json_pack("{s:{s:s, s:s, s:s, s:s}}", "error", "code", kg_err_name(err.code), "message",
+                  err.message, "hint", kg_err_hint_of(&err), "pointer", "/range");
     char *body = json ? json_dumps(json, JSON_COMPACT) : NULL;
     json_decref(json);
     if (!body) {
@@ -177,7 +178,7 @@ static void opened(void *user, kg_file_t *file_take, const kg_err_t *err)
 {
     kg_call_t *call = user;
     if (err) {
-        kg_call_fail(call, err);
+        kg_fs_fail(call, "/path", err);
     } else if (kg_call_raw(call)) {
         give_file(call, file_take);
     } else {

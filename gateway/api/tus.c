@@ -25,6 +25,7 @@ static int check_version(const kg_call_t *call, bool needed, kg_err_t *err)
         return 0;
     }
     int rc = kg_err_set(err, KG_ERR_PRECONDITION_FAILED, "This is tus 1.0.0.");
+    kg_err_pointer(err, "/tus_resumable");
     kg_err_hint(err, "Send Tus-Resumable: 1.0.0.");
     return rc;
 }
@@ -76,7 +77,7 @@ static void created(void *user, kg_upload_t *upload, const kg_err_t *err)
     kg_call_t *call = user;
     const kg_fs_work_t *work = call->work;
     if (err) {
-        kg_call_fail(call, err);
+        kg_fs_fail(call, "/upload_metadata", err);
         return;
     }
     char location[160];

@@ -676,11 +676,13 @@ param_value(const kg_field_t *f, const char *text, const where_t *w, json_t **re
     shown_t shown;
     int64_t n;
     double d;
+    int rc;
     switch ((int)f->type) {
     case KG_FIELD_INTEGER:
-        if (kg_parse_i64(text, INT64_MIN, INT64_MAX, &n) < 0) {
-            return refuse(err, w, "'%s' must be an integer, not '%s'.", f->name,
-                          show(&shown, text));
+        rc = kg_parse_i64(text, INT64_MIN, INT64_MAX, &n);
+        if (rc < 0) {
+            return refuse(err, w, "'%s' must be an integer%s, not '%s'.", f->name,
+                          rc == -ERANGE ? " of 64 bits" : "", show(&shown, text));
         }
         *ret = json_integer(n);
         break;

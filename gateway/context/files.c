@@ -142,18 +142,26 @@ static int go_move(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)
 {
     kg_fs_path_t from;
     int rc = kg_fs_path_resolve(kg_sbx_info(sbx), s->path, &from, err);
-    rc = rc ? rc : kg_fs_path_resolve(kg_sbx_info(sbx), s->to, &s->at, err);
     if (!rc && kg_fs_path_fixed(from.shown)) {
         rc = refuse_fixed(&from, "moved", err);
     }
+    if (rc) {
+        kg_err_pointer(err, "/from");
+        return rc;
+    }
+    rc = kg_fs_path_resolve(kg_sbx_info(sbx), s->to, &s->at, err);
     if (!rc && kg_fs_path_fixed(s->at.shown)) {
         rc = refuse_fixed(&s->at, "replaced", err);
+    }
+    if (rc) {
+        kg_err_pointer(err, "/to");
+        return rc;
     }
     const kg_fs_move_opts_t opts = {.from = from.inner,
                                     .to = s->at.inner,
                                     .limit_ms = kg_fsop_limit_ms(&s->op),
                                     .overwrite = s->flag};
-    return rc ? rc : kg_fs_move(sbx, &opts, made, s);
+    return kg_fs_move(sbx, &opts, made, s);
 }
 
 static int go_remove(simple_t *s, kg_sbx_t *sbx, kg_err_t *err)

@@ -394,6 +394,7 @@ static int refuse_offset(const kg_upload_t *u, uint64_t offset, kg_err_t *err)
 {
     int rc = kg_err_set(err, KG_ERR_CONFLICT, "The upload is at offset %llu, not %llu.",
                         (unsigned long long)u->info.offset, (unsigned long long)offset);
+    kg_err_pointer(err, "/upload_offset");
     kg_err_hint(err, "HEAD tells where to go on.");
     return rc;
 }
@@ -412,8 +413,10 @@ static int check_append(const kg_upload_t *u, const kg_upload_piece_t *piece, kg
         return kg_err_set(err, KG_ERR_CONFLICT, "The upload is complete.");
     }
     if (length >= 0 && u->info.length >= 0 && length != u->info.length) {
-        return kg_err_set(err, KG_ERR_INVALID_REQUEST, "Its length was said to be %lld.",
-                          (long long)u->info.length);
+        int rc = kg_err_set(err, KG_ERR_INVALID_REQUEST, "Its length was said to be %lld.",
+                            (long long)u->info.length);
+        kg_err_pointer(err, "/upload_length");
+        return rc;
     }
     int64_t total = length >= 0 ? length : u->info.length;
     if (total >= 0 && ((uint64_t)total < offset || piece->bytes > (uint64_t)total - offset)) {

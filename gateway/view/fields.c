@@ -28,7 +28,9 @@ int kg_route_headers(const kg_op_t *op, const kg_http_head_t *head, json_t *args
             continue;
         }
         if (value.len >= sizeof text || memchr(value.data, '\0', value.len)) {
-            return kg_err_set(err, KG_ERR_INVALID_REQUEST, "The header %s is too long.", name);
+            int bad = kg_err_set(err, KG_ERR_INVALID_REQUEST, "The header %s is too long.", name);
+            kg_err_pointer(err, "/%s", f->name);
+            return bad;
         }
         memcpy(text, value.data, value.len);
         text[value.len] = '\0';

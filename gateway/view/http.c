@@ -459,14 +459,18 @@ static int header_args(kg_exchange_t *x, const kg_http_head_t *head, kg_err_t *e
 {
     kg_slice_t key = kg_http_head_get(head, "idempotency-key");
     if (key.len >= sizeof x->key) {
-        return kg_err_set(err, KG_ERR_INVALID_REQUEST, "Idempotency-Key is longer than %zu bytes.",
-                          sizeof x->key - 1);
+        int rc = kg_err_set(err, KG_ERR_INVALID_REQUEST,
+                            "Idempotency-Key is longer than %zu bytes.", sizeof x->key - 1);
+        kg_err_pointer(err, "/idempotency_key");
+        return rc;
     }
     copy_header(head, "idempotency-key", x->key, sizeof x->key);
     int64_t seq;
     if (x->last_event_id[0] && kg_parse_i64(x->last_event_id, 0, INT64_MAX, &seq) < 0) {
-        return kg_err_set(err, KG_ERR_INVALID_REQUEST,
-                          "Last-Event-ID must be the seq of an event.");
+        int rc =
+            kg_err_set(err, KG_ERR_INVALID_REQUEST, "Last-Event-ID must be the seq of an event.");
+        kg_err_pointer(err, "/last_event_id");
+        return rc;
     }
     if (head->has_body && !(x->op->flags & (KG_OP_MISSING | KG_OP_RAW_IN)) &&
         !kg_content_type_is_json(kg_http_head_get(head, "content-type"))) {
@@ -558,8 +562,10 @@ static int complete_args(kg_exchange_t *x, kg_err_t *err)
 {
     if (x->key[0] && kg_op_field(x->op, "key") && !json_object_get(x->args, "key") &&
         json_object_set_new(x->args, "key", json_string(x->key)) < 0) {
-        return kg_err_set(err, KG_ERR_INVALID_REQUEST,
-                          "Idempotency-Key must be printable ASCII without spaces.");
+        int rc = kg_err_set(err, KG_ERR_INVALID_REQUEST,
+                            "Idempotency-Key must be printable ASCII without spaces.");
+        kg_err_pointer(err, "/idempotency_key");
+        return rc;
     }
     const json_t *stream = json_object_get(x->args, "stream");
     if (kg_op_field(x->op, "stream") && (!stream || json_is_null(stream)) &&

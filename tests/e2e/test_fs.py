@@ -120,8 +120,12 @@ def test_ranges(box: Sandbox) -> None:
     assert read(box, "big", 206, **{"Range": "bytes=1-2", "If-Range": modified}).content == data[1:3]
     assert read(box, "big", 200, **{"Range": "bytes=1-2", "If-Range": '"x"'}).content == data
     assert read(box, "big", 200, Range="bytes=0-1,4-5").content == data
-    refused = read(box, "big", 416, Range="bytes=300000-")
-    assert refused.headers["content-range"] == "bytes */300000" and "Content-Range" in refused.json()["error"]["hint"]
+    for first in ("300000", str(2**64), "9" * 20):  # no position has a bound; no file is as long
+        refused = read(box, "big", 416, Range=f"bytes={first}-")
+        assert refused.headers["content-range"] == "bytes */300000" and "Content-Range" in refused.json()["error"]["hint"]
+        assert refused.json()["error"]["pointer"] == "/range"
+    whole = read(box, "big", 206, Range="bytes=0-" + "9" * 20)
+    assert whole.content == data and whole.headers["content-range"] == "bytes 0-299999/300000"
     assert read(box, "big", 304, **{"If-None-Match": etag}).content == b""
     shell(box, "echo more >> big && touch -d '2020-01-02 03:04:06 UTC' big")
     assert len(read(box, "big", 200, **{"Range": "bytes=1-2", "If-Range": etag}).content) == 300_005
@@ -297,6 +301,28 @@ def test_what_is_no_file_is_refused(box: Sandbox) -> None:
     chunked = box.client.call("PUT", f"{box.path}/fs/file", params={"path": "c"}, content=stream(1))
     assert chunked.status_code == 411 and chunked.json()["error"]["code"] == "length_required"
     error(box, "GET", "file", 404, "not_found", params={"path": "c"})
+
+
+def test_errors_of_a_path_point_at_it(box: Sandbox) -> None:
+    shell(box, "mkdir -p at/dir && touch at/dir/x")
+    content = {"content": b"x"}
+    for method, place, path, status, code, more in (
+            ("GET", "file", "at/none", 404, "not_found", {}), ("GET", "file", "at/dir", 409, "conflict", {}),
+            ("PUT", "file", "at/dir", 409, "conflict", content), ("PUT", "file", "at/dir/x/y", 409, "conflict", content),
+            ("PUT", "file", "at/dir/", 400, "invalid_request", content), ("PUT", "file", "/etc/x", 403, "forbidden", content),
+            ("DELETE", "file", "at/none", 404, "not_found", {}), ("DELETE", "file", "at/dir", 409, "conflict", {}),
+            ("DELETE", "file", "/workspace", 403, "forbidden", {}),
+            ("GET", "stat", "at/none", 404, "not_found", {}), ("GET", "dir", "at/none", 404, "not_found", {}),
+            ("GET", "dir", "at/dir/x", 409, "conflict", {}), ("GET", "watch", "at/none", 404, "not_found", {})):
+        refused = error(box, method, place, status, code, params={"path": path}, **more)
+        assert refused["pointer"] == "/path", (method, place, path, refused)
+    in_base64 = {"path_base64": base64.b64encode(b"at/none").decode()}
+    assert error(box, "GET", "file", 404, "not_found", params=in_base64)["pointer"] == "/path"
+    for path, status, code in (("at/dir", 409, "conflict"), ("n/o", 404, "not_found")):
+        refused = error(box, "POST", "dir", status, code, json={"path": path, "parents": False})
+        assert refused["pointer"] == "/path", refused
+    for source, target, pointer in (("/workspace", "at/w", "/from"), ("at/dir", "/workspace", "/to")):
+        assert error(box, "POST", "move", 403, "forbidden", json={"from": source, "to": target})["pointer"] == pointer
 
 
 @pytest.mark.smoke
@@ -493,8 +519,16 @@ def test_tus_protocol(box: Sandbox) -> None:
     answer = box.client.call("POST", f"{box.path}/fs/uploads", expect=412, headers={"Upload-Length": "1"})
     assert answer.headers["tus-version"] == "1.0.0"
     error(box, "POST", "uploads", 400, "invalid_request", headers={**TUS, "Upload-Length": "1"})
-    assert "fs/dir lists" in error(box, "POST", "uploads", 409, "conflict",
-                                   headers={**TUS, "Upload-Length": "1", "Upload-Metadata": meta("/workspace")})["hint"]
+    refused = error(box, "POST", "uploads", 409, "conflict",
+                    headers={**TUS, "Upload-Length": "1", "Upload-Metadata": meta("/workspace")})
+    assert "fs/dir lists" in refused["hint"] and refused["pointer"] == "/upload_metadata"
+    for header in ("Upload-Length", "Upload-Offset"):  # past 64 bits, and past what they may be
+        place, method = ("uploads", "POST") if header == "Upload-Length" else (create(box, "tus/far", 1).rsplit("/fs/", 1)[1], "PATCH")
+        for number in (str(2**64), str(2**63 - 1)):
+            refused = error(box, method, place, 400, "invalid_request", headers={**OCTETS, "Upload-Metadata": meta("x"), header: number})
+            assert refused["pointer"] == "/" + header.lower().replace("-", "_") and number in refused["message"], refused
+    refused = error(box, "PATCH", create(box, "tus/far", 9).rsplit("/fs/", 1)[1], 409, "conflict", headers={**OCTETS, "Upload-Offset": "3"}, content=b"x")
+    assert refused["pointer"] == "/upload_offset"
     upload = create(box, "tus/p", 1)
     error(box, "PATCH", upload.rsplit("/fs/", 1)[1], 415, "unsupported_media_type",
           headers={**TUS, "Upload-Offset": "0"}, content=b"x")
@@ -545,6 +579,9 @@ def test_watch(empty: Sandbox) -> None:
     assert ("created", "/workspace/a") in seen and ("modified", "/workspace/a") in seen
     assert ("moved", "/workspace/b") in seen and ("created", "/workspace/d") in seen
     assert not any(path.endswith("quiet") for _, path in seen)
+    for _ in range(3):  # once one was sent, the next of the same path is told again
+        shell(empty, "echo 1 >> again")
+        w.until(("modified", "/workspace/again"))
     put(empty, "by put", b"x")
     seen = w.until(("created", "/workspace/by put"))
     assert all(path == "/workspace/by put" for _, path in seen), seen
@@ -641,7 +678,7 @@ def test_over_a_websocket(empty: Sandbox) -> None:
         assert ws.receive() == {"id": watch, "type": "created", "path": "/workspace/seen"}
         ident = ws.send("fs.read", path="nope")
         frame = ws.receive()
-        assert frame["id"] == ident and frame["error"]["code"] == "not_found"
+        assert frame["id"] == ident and frame["error"]["code"] == "not_found" and frame["error"]["pointer"] == "/path"
 
 
 # --- Company -------------------------------------------------------------------------------------

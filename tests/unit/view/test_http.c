@@ -506,9 +506,13 @@ static void events_go_on_after_what_was_seen(void **state)
     assert_non_null(strstr(fake_http_body(http, 1000), "id: 1\n"));
     assert_null(strstr(fake_http_body(http, 1000), "id: 0\n"));
     fake_http_close(&http);
-    http = events("", "text/event-stream", "x");
-    assert_int_equal(fake_http_status(http), 400);
-    fake_http_close(&http);
+    static const char *const no_seqs[] = {"x", "-1", "9223372036854775808"}; /* INT64_MAX + 1 */
+    for (size_t i = 0; i < KG_ARRAY_LEN(no_seqs); i++) {
+        http = events("", "text/event-stream", no_seqs[i]);
+        assert_int_equal(fake_http_status(http), 400);
+        assert_non_null(strstr(fake_http_body(http, 1000), "\"pointer\":\"/last_event_id\""));
+        fake_http_close(&http);
+    }
     /* An EventSource that has seen the end is told to stop. */
     fake_run_finish(w->core);
     http = events("", "text/event-stream", "2");
