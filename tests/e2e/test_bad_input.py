@@ -7,6 +7,7 @@ import socket
 import threading
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from harness.client import Client, Sandbox
 from harness.daemon import TEMPLATE, Daemon, rss_bytes, wait_for
@@ -274,6 +275,12 @@ def test_keyless_loopback_refuses_browsers_tricks(keyless: Daemon, headers: dict
     client = Client(keyless.url, None)
     client.error("POST", "/v1/sandboxes", status, code, content=b'{"template":"base"}', headers={**JSON, **headers})
     assert client.get("/v1/sandboxes")["items"] == []
+
+
+def test_with_a_key_any_host_is_served(client: Client) -> None:
+    assert client.call("GET", "/v1/sandboxes", headers={"Host": "evil.example"}, expect=200).json()["items"] is not None
+    no_key = httpx.get(client.url + "/v1/sandboxes", headers={"Host": "evil.example"})
+    assert no_key.status_code == 401, no_key.text
 
 
 def test_keyless_loopback_serves_the_local(keyless: Daemon) -> None:
