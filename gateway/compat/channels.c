@@ -9,6 +9,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "gateway/base/credential.h"
 #include "gateway/compat/fit.h"
 #include "gateway/context/attach.h"
 #include "gateway/view/key_watch.h"
@@ -309,8 +310,8 @@ choose_protocol(kg_slice_t offered, kg_channels_t *c, kg_upgrade_reply_t *reply,
         return 0;
     }
     /* One that only carries a key names no dialect. */
-    bool key = offered.len > 7 && memcmp(offered.data, "bearer.", 7) == 0 &&
-               !memchr(offered.data, ',', offered.len);
+    bool key =
+        kg_credential_of_protocol(offered).len > 0 && !memchr(offered.data, ',', offered.len);
     if (offered.len == 0 || key) {
         return 0;
     }

@@ -6,9 +6,9 @@
 #include <jansson.h>
 #include <sodium.h>
 
+#include "gateway/base/credential.h"
 #include "gateway/base/str.h"
 #include "gateway/compat/channels.h"
-#include "gateway/compat/credential.h"
 #include "gateway/compat/request.h"
 #include "gateway/compat/sessions.h"
 #include "gateway/view/router.h"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "gateway/api/validate.h"
+#include "gateway/base/credential.h"
 #include "gateway/compat/kernels.h"
 #include "gateway/compat/model.h"
 #include "gateway/compat/sessions.h"

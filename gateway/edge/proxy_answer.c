@@ -31,8 +31,7 @@ static int on_value(http_parser *parser, const char *at, size_t len)
 /* Whether nothing but the end of the connection tells where the body ends. */
 static bool until_close(const proxy_conn_t *conn, const http_parser *parser)
 {
-    unsigned status = parser->status_code;
-    return !conn->no_body && status >= 200 && status != 204 && status != 304 &&
+    return !conn->no_body && !proxy_status_bare(parser->status_code) &&
            !(parser->flags & F_CHUNKED) && parser->content_length == UINT64_MAX;
 }
 
@@ -52,7 +51,9 @@ static int on_head(http_parser *parser)
         return -1; /* encodings that are of one hop: not ours to undo */
     }
     bool http10 = conn->request.http_minor == 0;
-    conn->answer_chunked = !interim && !conn->no_body && (parser->flags & F_CHUNKED) && !http10;
+    /* What its head says of a body is what another request would have got. */
+    bool bare = conn->no_body || proxy_status_bare(parser->status_code);
+    conn->answer_chunked = !bare && (parser->flags & F_CHUNKED) && !http10;
     if (!interim) {
         conn->keep = conn->keep && !until_close(conn, parser) && conn->request_done &&
                      !(http10 && (parser->flags & F_CHUNKED));
@@ -60,6 +61,7 @@ static int on_head(http_parser *parser)
     }
     proxy_answer_t how = {
         .chunked = conn->answer_chunked,
+        .no_length = interim || parser->status_code == 204,
         .close = !conn->keep,
         .upgrade = conn->switched,
         .https = conn->proxy->opts.https,
@@ -70,7 +72,7 @@ static int on_head(http_parser *parser)
     conn->answer_begun = conn->answer_begun || conn->switched;
     int r =
         proxy_write_answer(&conn->answer_head, parser, &conn->route, &how, &conn->proxy->to_client);
-    return r < 0 ? -1 : conn->no_body ? 1 : 0;
+    return r < 0 ? -1 : bare ? 1 : 0;
 }
 
 static int on_body(http_parser *parser, const char *at, size_t len)

@@ -70,7 +70,7 @@ kg_slice_t proxy_head_row_name(const proxy_head_t *head, unsigned row)
     return kg_slice(head->text.data + head->rows[row].name, head->rows[row].name_len);
 }
 
-static kg_slice_t trim(kg_slice_t s)
+kg_slice_t proxy_trim(kg_slice_t s)
 {
     while (s.len > 0 && (s.data[0] == ' ' || s.data[0] == '\t')) {
         s.data++;
@@ -84,7 +84,7 @@ static kg_slice_t trim(kg_slice_t s)
 
 kg_slice_t proxy_head_row_value(const proxy_head_t *head, unsigned row)
 {
-    return trim(kg_slice(head->text.data + head->rows[row].value, head->rows[row].value_len));
+    return proxy_trim(kg_slice(head->text.data + head->rows[row].value, head->rows[row].value_len));
 }
 
 kg_slice_t proxy_head_get(const proxy_head_t *head, const char *name)
@@ -111,7 +111,7 @@ static bool list_has(kg_slice_t list, kg_slice_t word)
     while (list.len > 0) {
         const char *comma = memchr(list.data, ',', list.len);
         size_t len = comma ? (size_t)(comma - list.data) : list.len;
-        kg_slice_t item = trim(kg_slice(list.data, len));
+        kg_slice_t item = proxy_trim(kg_slice(list.data, len));
         if (item.len == word.len && strncasecmp(item.data, word.data, word.len) == 0) {
             return true;
         }

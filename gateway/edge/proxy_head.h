@@ -36,6 +36,7 @@ kg_slice_t proxy_head_row_name(const proxy_head_t *head, unsigned row);
 kg_slice_t proxy_head_row_value(const proxy_head_t *head, unsigned row);
 kg_slice_t proxy_head_get(const proxy_head_t *head, const char *name); /* the first; {NULL,0} */
 unsigned proxy_head_times(const proxy_head_t *head, const char *name);
+kg_slice_t proxy_trim(kg_slice_t s); /* without blanks and tabs around it */
 /* Their first characters are the same, whatever their case: what most names are told apart by,
  * without a call. */
 static inline bool proxy_may_be(kg_slice_t name, const char *wanted)
@@ -56,8 +57,8 @@ typedef struct proxy_route {
     bool path_form;
     char sandbox[KG_PROXY_NAME_MAX];
     uint16_t port;
-    /* What the program gets, with its query but without our token. In the head's text or in `own`,
-     * as is the token. */
+    /* What the program gets, with its query but without our token and our keys. In the head's text
+     * or in `own`, as is the token. */
     kg_slice_t path;
     kg_slice_t token;
     bool token_in_query;
@@ -67,6 +68,8 @@ typedef struct proxy_route {
 } proxy_route_t;
 /* 0; -ENOENT: not an address of ours; -EINVAL: no request that can be served; -ENOMEM. */
 int proxy_route_find(const proxy_head_t *head, const char *domain, proxy_route_t *ret);
+/* Is a token of ours or a key of the daemon in the query of this address? */
+bool proxy_query_tells(kg_slice_t url);
 void proxy_route_fini(proxy_route_t *route);
 
 typedef struct proxy_forward {
@@ -82,8 +85,14 @@ int proxy_write_request(const proxy_head_t *head,
                         const proxy_route_t *route,
                         const proxy_forward_t *how,
                         kg_buf_t *out);
+/* Whether an answer of this status ends with its head, whatever its head says of a length. */
+static inline bool proxy_status_bare(unsigned status)
+{
+    return status < 200 || status == 204 || status == 304;
+}
 typedef struct proxy_answer {
     bool chunked;      /* its body is written in chunks by us */
+    bool no_length;    /* 1xx and 204 may not tell one */
     bool close;        /* the connection ends with it */
     bool upgrade;      /* 101 */
     kg_slice_t cookie; /* the token to be kept, {NULL,0} = none */

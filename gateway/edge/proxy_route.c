@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "gateway/base/credential.h"
 #include "gateway/base/str.h"
 #include "gateway/edge/proxy_head.h"
 
@@ -117,15 +118,16 @@ static int add_pair(kg_buf_t *out, bool *any, kg_slice_t pair)
     return r < 0 ? r : kg_buf_append_slice(out, pair);
 }
 
-/* The path and query without our token, which is noted. */
+/* The path and query without our token, which is noted, and without keys of the daemon. */
 static int without_token(kg_slice_t url, proxy_route_t *ret)
 {
+    static const char any_token[] = "token="; /* ends PROXY_TOKEN_NAME= too */
     const char *name = PROXY_TOKEN_NAME "=";
     size_t name_len = strlen(name);
     const char *mark = url.len > 0 ? memchr(url.data, '?', url.len) : NULL;
     size_t path_len = mark ? (size_t)(mark - url.data) : url.len;
     if (path_len > 0 && url.data[0] == '/' &&
-        (!mark || !memmem(mark, url.len - path_len, name, name_len))) {
+        (!mark || !memmem(mark, url.len - path_len, any_token, strlen(any_token)))) {
         ret->path = url; /* most are passed on as they stand in the head */
         return 0;
     }
@@ -142,13 +144,31 @@ static int without_token(kg_slice_t url, proxy_route_t *ret)
         if (len >= name_len && memcmp(pair.data, name, name_len) == 0) {
             ret->token = kg_slice(pair.data + name_len, len - name_len);
             ret->token_in_query = true;
-        } else {
+        } else if (!kg_credential_in_pair(pair)) {
             r = add_pair(&ret->own, &any, pair);
         }
         at += len + 1;
     }
     ret->path = kg_buf_slice(&ret->own);
     return r;
+}
+
+bool proxy_query_tells(kg_slice_t url)
+{
+    const char *name = PROXY_TOKEN_NAME "=";
+    size_t name_len = strlen(name);
+    const char *mark = url.len > 0 ? memchr(url.data, '?', url.len) : NULL;
+    for (size_t at = mark ? (size_t)(mark - url.data) + 1 : url.len; at < url.len;) {
+        const char *amp = memchr(url.data + at, '&', url.len - at);
+        size_t len = amp ? (size_t)(amp - url.data) - at : url.len - at;
+        kg_slice_t pair = kg_slice(url.data + at, len);
+        if ((len >= name_len && memcmp(pair.data, name, name_len) == 0) ||
+            kg_credential_in_pair(pair)) {
+            return true;
+        }
+        at += len + 1;
+    }
+    return false;
 }
 
 static kg_slice_t cookie_token(kg_slice_t cookies)

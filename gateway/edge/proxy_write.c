@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "gateway/base/credential.h"
 #include "gateway/edge/proxy_head.h"
 
 #define POLICY "sandbox allow-scripts allow-forms"
@@ -105,17 +106,38 @@ static int put_cookies(kg_buf_t *out, kg_slice_t cookies)
     return r < 0 || !any ? r : kg_buf_append(out, "\r\n", 2);
 }
 
-/* The daemon's own keys, wherever a client may have put them. */
-static bool is_key(kg_slice_t value)
+/* All protocols but those that carry a key; a line without one stays as it is. */
+static int put_protocols(kg_buf_t *out, kg_slice_t name, kg_slice_t list)
 {
-    return begins(value, "Bearer sk-sandal-") || begins(value, "sk-sandal-");
+    KG_AUTO_BUF kg_buf_t kept = {0};
+    bool any_key = false;
+    int r = 0;
+    for (kg_slice_t rest = list; r == 0 && rest.len > 0;) {
+        const char *comma = memchr(rest.data, ',', rest.len);
+        size_t len = comma ? (size_t)(comma - rest.data) : rest.len;
+        kg_slice_t one = proxy_trim(kg_slice(rest.data, len));
+        if (kg_credential_is_key(kg_credential_of_protocol(one))) {
+            any_key = true;
+        } else if (one.len > 0) {
+            r = kg_buf_append_cstr(&kept, kept.len > 0 ? ", " : "");
+            r = r < 0 ? r : kg_buf_append_slice(&kept, one);
+        }
+        size_t step = comma ? len + 1 : len;
+        rest = kg_slice(rest.data + step, rest.len - step);
+    }
+    if (r < 0 || (any_key && kept.len == 0)) {
+        return r;
+    }
+    return put_row(out, name, any_key ? kg_buf_slice(&kept) : list);
 }
 
+/* What the daemon knows somebody by, wherever a client may have put it. */
 static bool stays_here(kg_slice_t name, kg_slice_t value)
 {
     return begins(name, "x-sandal-") || begins(name, "x-forwarded-") ||
            proxy_is(name, "forwarded") || proxy_is(name, "x-real-ip") ||
-           ((proxy_is(name, "authorization") || proxy_is(name, "x-api-key")) && is_key(value));
+           kg_credential_in_header(name, value) ||
+           (proxy_is(name, "referer") && proxy_query_tells(value)); /* of a page opened with one */
 }
 
 static int
@@ -128,6 +150,9 @@ put_request_row(const proxy_head_t *head, unsigned row, const proxy_route_t *rou
     }
     if (proxy_is(name, "cookie")) {
         return route->path_form ? 0 : put_cookies(out, value);
+    }
+    if (proxy_is(name, "sec-websocket-protocol")) {
+        return put_protocols(out, name, value);
     }
     return put_row(out, name, value);
 }
@@ -196,7 +221,7 @@ static int put_answer_row(const proxy_head_t *head,
     kg_slice_t name = proxy_head_row_name(head, row);
     kg_slice_t value = proxy_head_row_value(head, row);
     if (!proxy_row_valid(name, value) || of_one_hop(head, name) ||
-        (how->chunked && proxy_is(name, "content-length"))) {
+        ((how->chunked || how->no_length) && proxy_is(name, "content-length"))) {
         return 0;
     }
     if (proxy_is(name, "set-cookie") || proxy_is(name, "set-cookie2")) {

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "gateway/base/buf.h"
+#include "gateway/base/credential.h"
 #include "gateway/base/err.h"
 #include "gateway/base/id.h"
 
@@ -21,7 +22,6 @@ int kg_store_node(kg_store_t *store, kg_node_t *ret_node, kg_err_t *err);
 
 /* ---- API keys ---- */
 
-#define KG_KEY_PREFIX "sk-sandal-"
 #define KG_KEY_TEXT_MAX 64 /* a key in plain with its NUL */
 #define KG_KEY_FIELD_MAX 64
 #define KG_KEY_SCOPES_MAX 256

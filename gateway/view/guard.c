@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "gateway/base/credential.h"
 #include "gateway/base/str.h"
 
 static bool same_text(kg_slice_t a, const char *b)
@@ -199,21 +200,18 @@ bool kg_guard_cors(const kg_guard_t *guard, kg_slice_t origin, char *ret_allow, 
 
 kg_slice_t kg_guard_key(kg_slice_t authorization, kg_slice_t api_key, kg_slice_t protocols)
 {
-    static const char bearer[] = "Bearer ";
-    static const char protocol[] = "bearer.";
-    if (authorization.len > sizeof bearer - 1 &&
-        strncasecmp(authorization.data, bearer, sizeof bearer - 1) == 0) {
-        return trim(kg_slice(authorization.data + sizeof bearer - 1,
-                             authorization.len - (sizeof bearer - 1)));
+    kg_slice_t key = kg_credential_after(authorization, "bearer");
+    if (key.len > 0) {
+        return key;
     }
     if (api_key.len > 0) {
         return trim(api_key);
     }
     kg_slice_t item;
     while (next_of(&protocols, ',', &item)) {
-        if (item.len > sizeof protocol - 1 &&
-            strncmp(item.data, protocol, sizeof protocol - 1) == 0) {
-            return kg_slice(item.data + sizeof protocol - 1, item.len - (sizeof protocol - 1));
+        key = kg_credential_of_protocol(item);
+        if (key.len > 0) {
+            return key;
         }
     }
     return kg_slice(NULL, 0);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gateway/api/validate.h"
+#include "gateway/base/credential.h"
 
 enum {
     VALUE_MAX = 8192
@@ -30,40 +31,6 @@ static bool next_segment(kg_slice_t *path, kg_slice_t *ret_segment)
 static bool is_param(kg_slice_t segment)
 {
     return segment.len > 2 && segment.data[0] == '{';
-}
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-bool kg_percent_decode(kg_slice_t text, bool form, char *ret, size_t cap)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        int c = (unsigned char)text.data[i];
-        if (c == '%') {
-            int hi = i + 2 < text.len ? hex(text.data[i + 1]) : -1;
-            int lo = i + 2 < text.len ? hex(text.data[i + 2]) : -1;
-            if (hi < 0 || lo < 0) {
-                return false;
-            }
-            c = hi * 16 + lo;
-            i += 2;
-        } else if (c == '+' && form) {
-            c = ' ';
-        }
-        if (c == 0 || n + 1 >= cap) {
-            return false;
-        }
-        ret[n++] = (char)c;
-    }
-    ret[n] = '\0';
-    return true;
 }
 
 /* A segment stands for itself or for a parameter, decoded once and by itself: "%2F" does not part

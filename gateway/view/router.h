@@ -32,7 +32,5 @@ bool kg_path_fits(const char *pattern, kg_slice_t path);
 bool kg_path_below(kg_slice_t path, const char *root);
 /* The index-th segment from 0, decoded. false: there is none, or it does not fit. */
 bool kg_path_segment(kg_slice_t path, unsigned index, char *ret, size_t cap);
-/* Decodes %XX once, and "+" as a space if form. false: malformed, U+0000, or longer than cap. */
-bool kg_percent_decode(kg_slice_t text, bool form, char *ret, size_t cap);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "gateway/api/limits.h"
 #include "gateway/api/validate.h"
+#include "gateway/base/credential.h"
 #include "gateway/base/str.h"
 #include "gateway/view/parse.h"
 #include "gateway/view/router.h"
@@ -463,8 +464,8 @@ static int choose_protocol(kg_slice_t offered, kg_upgrade_reply_t *reply, kg_err
         return 0;
     }
     /* One that only carries a key names no dialect. */
-    if (offered.len == 0 || (!memchr(offered.data, ',', offered.len) && offered.len > 7 &&
-                             strncmp(offered.data, "bearer.", 7) == 0)) {
+    if (offered.len == 0 ||
+        (!memchr(offered.data, ',', offered.len) && kg_credential_of_protocol(offered).len > 0)) {
         return 0;
     }
     int rc =

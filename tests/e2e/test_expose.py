@@ -101,6 +101,13 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(b"the true one")
             except OSError:
                 self.close_connection = True
+        elif path == "/bare":  # an answer that ends with its head, whatever the head tells
+            status, _, form = self.path.partition("?")[2].partition("-")
+            row = "Transfer-Encoding: chunked" if form == "chunked" else "Content-Length: " + form
+            if status == "100":  # the true one has a body
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            else:
+                self.wfile.write(("HTTP/1.1 %s X\r\nETag: \"a\"\r\n%s\r\n\r\n" % (status, row)).encode())
         elif path == "/leave":
             self.close_connection = True
         else:
@@ -268,6 +275,59 @@ def test_headers_of_ours_stay_here(box: Sandbox, open_port: dict[str, Any], clie
     assert header(seen(httpx.get(open_port["path_url"], headers=ours)), "cookie") == []
 
 
+SOCKET = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "A" * 22 + "=="}
+FORMS: dict[str, tuple[str, dict[str, str]]] = {  # each is one that the daemon takes a key in
+    "spaces": ("", {"Authorization": "Bearer  KEY"}),
+    "tab": ("", {"Authorization": "bearer \tKEY"}),
+    "token": ("", {"Authorization": "token KEY"}),
+    "token in capitals": ("", {"AUTHORIZATION": "TOKEN   KEY"}),
+    "x-api-key": ("", {"x-api-key": "KEY"}),
+    "query": ("token=KEY", {}),
+    "query among others": ("x=1&token=KEY&y=2", {}),
+    "encoded query": ("x=1&token=%73%6B-sandal%2D" + "TAIL", {}),
+    "subprotocol": ("", {**SOCKET, "Sec-WebSocket-Protocol": "sandal.v1, bearer.KEY"}),
+    "only a subprotocol": ("", {**SOCKET, "Sec-WebSocket-Protocol": "bearer.KEY"}),
+    "referer": ("", {"Referer": "http://x/?token=KEY"}),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_no_form_of_a_key_gets_into_a_sandbox(box: Sandbox, open_port: dict[str, Any], client: Client, name: str) -> None:
+    query, given = FORMS[name]
+    secret = client.key.removeprefix("sk-sandal-")
+    assert secret != client.key
+    url, host = host_form(open_port, box)
+    query = "?" + query.replace("KEY", client.key).replace("TAIL", secret) if query else ""
+    rows = {k: v.replace("KEY", client.key) for k, v in given.items()}
+    for base, more in ((url + "/", host), (open_port["path_url"], {})):
+        answer = httpx.get(base + query, headers={**more, **rows})
+        got = seen(answer)
+        assert secret not in answer.text, got
+        assert got["path"] == ("/?x=1&y=2" if "y=2" in query else "/?x=1" if "x=1" in query else "/"), got
+        assert header(got, "sec-websocket-protocol") == (["sandal.v1"] if name == "subprotocol" else [])
+    # …and what is in the same places and no key of the daemon's gets there as it is
+    own = {k: v.replace("KEY", "its-own") for k, v in given.items() if k not in SOCKET}
+    got = seen(httpx.get(url + "/?token=its-own", headers={**host, **own}))
+    assert got["path"] == "/?token=its-own"
+    for key, value in own.items():
+        assert header(got, key.lower()) == [value], got
+
+
+def test_subprotocols_in_more_lines_than_one(box: Sandbox, open_port: dict[str, Any], client: Client) -> None:
+    rows = [*SOCKET.items(), ("Sec-WebSocket-Protocol", f"a,bearer.{client.key}, b"), ("Sec-WebSocket-Protocol", f"bearer.{client.key}"),
+            ("Sec-WebSocket-Protocol", "bearer.its-own,c")]
+    got = seen(httpx.get(open_port["path_url"], headers=rows))
+    assert client.key not in json.dumps(got) and header(got, "sec-websocket-protocol") == ["a, b", "bearer.its-own,c"]
+
+
+def test_keys_are_in_no_line_of_the_log(proxied: Daemon, box: Sandbox, open_port: dict[str, Any], client: Client) -> None:
+    for where in (open_port["path_url"], open_port["path_url"].replace(f"/{PORT}/", f"/{PORT + 9}/"), open_port["path_url"] + "nonsense"):
+        for query, rows in (("", {"Authorization": f"token {client.key}"}), (f"?token={client.key}", {"Accept": "text/html"})):
+            answer = httpx.get(where + query, headers=rows)
+            assert client.key not in answer.text and client.key not in str(answer.headers)
+    assert client.key not in proxied.log()
+
+
 def test_the_shared_origin_is_none(box: Sandbox, open_port: dict[str, Any]) -> None:
     url, host = host_form(open_port, box)
     answer = httpx.get(open_port["path_url"] + "cookie")
@@ -297,6 +357,30 @@ def test_head_and_keep_alive(box: Sandbox, open_port: dict[str, Any]) -> None:
             peers.add(json.loads(data)["peer"])
     assert len(peers) == 1  # one connection all the way
     conn.close()
+
+
+@pytest.mark.parametrize(("method", "what", "kept"), [
+    ("GET", "304-1234", ["1234"]), ("GET", "304-chunked", []), ("GET", "304-0", ["0"]), ("GET", "204-1234", []),
+    ("HEAD", "200-1234", ["1234"]), ("HEAD", "200-chunked", []), ("HEAD", "304-1234", ["1234"]), ("GET", "100-5", ["2"]),
+])
+def test_what_follows_an_answer_without_a_body(box: Sandbox, open_port: dict[str, Any], method: str, what: str, kept: list[str]) -> None:
+    """Its head may tell of a body that it does not have; the next answer on the same connections is not taken for that."""
+    peers = set()
+    with socket.create_connection(("127.0.0.1", proxy_port(open_port)), timeout=20) as s:
+        for _ in range(2):
+            for verb, path in ((method, "bare?" + what), ("GET", "x")):
+                s.sendall(b"%s /s/%s/%d/%s HTTP/1.1\r\nHost: x\r\n\r\n" % (verb.encode(), box.id.encode(), PORT, path.encode()))
+                answer = http.client.HTTPResponse(s, method=verb)
+                answer.begin()
+                data = answer.read()
+                if path == "x":
+                    assert answer.status == 200
+                    peers.add(json.loads(data)["peer"])
+                else:
+                    assert answer.status == (200 if what == "100-5" else int(what[:3])) and data == (b"ok" if what == "100-5" else b"")
+                    lengths = [v for k, v in answer.getheaders() if k == "Content-Length"]
+                    assert lengths == kept and answer.getheader("Transfer-Encoding") is None, answer.getheaders()
+    assert len(peers) == 1  # one connection all the way
 
 
 def test_pipelined(box: Sandbox, open_port: dict[str, Any]) -> None:

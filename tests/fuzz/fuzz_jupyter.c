@@ -8,7 +8,7 @@
 
 #include "fake_core.h"
 #include "fake_edge.h"
-#include "gateway/compat/credential.h"
+#include "gateway/base/credential.h"
 #include "gateway/compat/jupyter.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

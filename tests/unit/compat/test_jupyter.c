@@ -13,8 +13,8 @@
 
 #include "fake_core.h"
 #include "fake_edge.h"
+#include "gateway/base/credential.h"
 #include "gateway/compat/allow.h"
-#include "gateway/compat/credential.h"
 #include "gateway/compat/jupyter.h"
 #include "gateway/compat/kernel_id.h"
 #include "gateway/compat/model.h"

@@ -187,6 +187,81 @@ static void limits_of_a_head(void **state)
     proxy_head_fini(&head);
 }
 
+static void programs_get_no_key(void **state)
+{
+    (void)state;
+#define KEY "sk-sandal-0123456789"
+    static const struct {
+        const char *url, *rows, *path, *out;
+    } rows[] = {
+        {"/?token=" KEY, "", "/", ""},
+        {"/a?x=1&token=" KEY "&y=2", "", "/a?x=1&y=2", ""},
+        {"/?token=%73k-sandal-1&token=own&sandal_token=t", "", "/?token=own", ""},
+        {"/?&token=own&a=b;c&", "", "/?&token=own&a=b;c&", ""},
+        {"/token=" KEY "?mytoken=1", "", "/token=" KEY "?mytoken=1", ""}, /* not where one is */
+        {"/", "Authorization: Bearer  " KEY "\r\n", "/", ""},
+        {"/", "authorization: bearer \t" KEY "\r\n", "/", ""},
+        {"/", "Authorization: token " KEY "\r\n", "/", ""},
+        {"/", "Authorization: TOKEN   " KEY "\r\n", "/", ""},
+        {"/", "Authorization: a\r\nAuthorization: Bearer " KEY "\r\n", "/", "Authorization: a\r\n"},
+        {"/", "Authorization: token own\r\n", "/", "Authorization: token own\r\n"},
+        {"/", "Authorization: Bearer  own\r\n", "/", "Authorization: Bearer  own\r\n"},
+        {"/", "X-API-Key: " KEY "\r\nX-Api-Key: own\r\n", "/", "X-Api-Key: own\r\n"},
+        {"/", "Sec-WebSocket-Protocol: a, bearer." KEY ",b\r\n", "/",
+         "Sec-WebSocket-Protocol: a, b\r\n"},
+        {"/", "Sec-WebSocket-Protocol: bearer." KEY "\r\nSec-WebSocket-Protocol: a\r\n", "/",
+         "Sec-WebSocket-Protocol: a\r\n"},
+        {"/", "Sec-WebSocket-Protocol: \tbearer." KEY " , bearer." KEY ",\r\n", "/", ""},
+        {"/", "Sec-WebSocket-Protocol: a,bearer.own ,b\r\n", "/",
+         "Sec-WebSocket-Protocol: a,bearer.own ,b\r\n"},
+        {"/", "Referer: http://h/a?token=" KEY "\r\n", "/", ""},
+        {"/", "Referer: http://h/a?b&sandal_token=c\r\n", "/", ""},
+        {"/", "Referer: http://h/a?b&token=c\r\n", "/", "Referer: http://h/a?b&token=c\r\n"},
+    };
+    for (size_t i = 0; i < KG_ARRAY_LEN(rows); i++) {
+        fixture_t f;
+        proxy_route_t route;
+        proxy_forward_t how = {.peer = kg_slice_cstr("p")};
+        char text[512], want[512];
+        KG_AUTO_BUF kg_buf_t out = {0};
+        (void)snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: 80-sbx-a.localhost\r\n%s\r\n",
+                       rows[i].url, rows[i].rows);
+        (void)snprintf(want, sizeof(want),
+                       "GET %s HTTP/1.1\r\nHost: 80-sbx-a.localhost\r\n%sX-Forwarded-For: p\r\n"
+                       "X-Forwarded-Proto: http\r\nX-Forwarded-Host: 80-sbx-a.localhost\r\n"
+                       "Connection: keep-alive\r\n\r\n",
+                       rows[i].path, rows[i].out);
+        assert_true(parse(&f, HTTP_REQUEST, text));
+        assert_int_equal(proxy_route_find(&f.head, NULL, &route), 0);
+        assert_int_equal(proxy_write_request(&f.head, &f.parser, &route, &how, &out), 0);
+        assert_string_equal(out.data, want);
+        proxy_route_fini(&route);
+        proxy_head_fini(&f.head);
+    }
+#undef KEY
+}
+
+static void answers_without_a_body_tell_no_wrong_length(void **state)
+{
+    (void)state;
+    fixture_t f;
+    proxy_route_t route = {.port = 80};
+    proxy_answer_t how = {.no_length = true};
+    KG_AUTO_BUF kg_buf_t out = {0};
+    assert_true(parse(&f, HTTP_RESPONSE, "HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n"));
+    assert_int_equal(proxy_write_answer(&f.head, &f.parser, &route, &how, &out), 0);
+    assert_string_equal(out.data, "HTTP/1.1 204 No Content\r\nConnection: keep-alive\r\n\r\n");
+    proxy_head_fini(&f.head);
+    static const unsigned bare[] = {100, 103, 199, 204, 304};
+    static const unsigned full[] = {200, 201, 205, 206, 303, 305, 404, 500};
+    for (size_t i = 0; i < KG_ARRAY_LEN(bare); i++) {
+        assert_true(proxy_status_bare(bare[i]));
+    }
+    for (size_t i = 0; i < KG_ARRAY_LEN(full); i++) {
+        assert_false(proxy_status_bare(full[i]));
+    }
+}
+
 static void answers_lose_what_is_not_theirs_to_say(void **state)
 {
     (void)state;
@@ -221,6 +296,8 @@ int main(void)
         cmocka_unit_test(routes_that_are_none),
         cmocka_unit_test(requests_that_can_be_read_in_two_ways),
         cmocka_unit_test(limits_of_a_head),
+        cmocka_unit_test(programs_get_no_key),
+        cmocka_unit_test(answers_without_a_body_tell_no_wrong_length),
         cmocka_unit_test(answers_lose_what_is_not_theirs_to_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
