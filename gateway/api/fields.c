@@ -53,6 +53,12 @@ static const kg_field_t sandbox_limits[] = {
      .type = KG_FIELD_INTEGER,
      .min = 1,
      .max = 1 << 28},
+    {.name = "open_files",
+     .doc = "Files and sockets that each process may have open (RLIMIT_NOFILE).",
+     .in = KG_IN_BODY,
+     .type = KG_FIELD_INTEGER,
+     .min = 1,
+     .max = 1 << 30},
     LIST_END,
 };
 

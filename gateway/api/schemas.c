@@ -226,6 +226,7 @@ static const kg_schema_row_t rows[] = {
     {NULL, "cpus", "number?", ""},
     {NULL, "pids", "integer?", ""},
     {NULL, "disk_mib", "integer?", ""},
+    {NULL, "open_files", "integer?", "Of each process"},
     {NULL, "reason", "string~", "Why the defaults are not held here"},
     {"SandboxNetwork", "mode", "none|egress|host", ""},
     {NULL, "allow", "any~", "Rules as they were asked for"},

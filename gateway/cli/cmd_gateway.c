@@ -81,6 +81,7 @@ static void core_config(const kg_config_t *config, const char *data_home, kg_cor
     ret->files_timeout_ms = to_ms(config->timeouts.files);
     ret->sandbox_memory_mib_max = (unsigned)config->limits.sandbox_memory_mib;
     ret->sandbox_pids_max = (unsigned)config->limits.sandbox_pids;
+    ret->sandbox_open_files_max = (unsigned)config->limits.sandbox_open_files;
     ret->sandbox_disk_mib_max = (unsigned)config->limits.sandbox_disk_mib;
     ret->sandbox_cpus_max = (double)config->limits.sandbox_cpus;
     ret->network_none = strcmp(config->network, "none") == 0;

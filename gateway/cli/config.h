@@ -58,6 +58,7 @@ typedef struct kg_config {
         uint64_t sandbox_memory_mib; /* caps of one sandbox; 0 = none */
         uint64_t sandbox_cpus;
         uint64_t sandbox_pids;
+        uint64_t sandbox_open_files;
         uint64_t sandbox_disk_mib;
         uint64_t contexts;
         uint64_t queue;

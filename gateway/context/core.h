@@ -59,6 +59,7 @@ typedef struct kg_core_config {
     unsigned sandbox_memory_mib_max; /* the operator's caps of one sandbox; 0 = none */
     unsigned sandbox_pids_max;
     unsigned sandbox_disk_mib_max;
+    unsigned sandbox_open_files_max; /* of each of its processes */
     double sandbox_cpus_max;
     unsigned zygotes_max;                    /* at once; beyond it kernels are spawned */
     unsigned zygote_idle_s;                  /* how long one stays that nobody uses; 0 = for ever */

@@ -38,6 +38,7 @@ enum {
     /* the least that a client may ask for */
     KG_WISH_MEMORY_MIB_MIN = 16,
     KG_WISH_PIDS_MIN = 8,
+    KG_WISH_FILES_MIN = 1024, /* sandal-init needs them */
     KG_WISH_DISK_MIB_MIN = 1,
     KG_LEDGER_S = 10, /* what of a sandbox's time may be lost when it dies with the daemon */
     KG_LIST_LIMIT = 100,

@@ -15,7 +15,7 @@ typedef struct kg_sandbox_opts_api {
     const json_t *env;
     int64_t timeout_s;      /* -1 = default, 0 = never */
     const char *on_timeout; /* "pause", "kill"; NULL = pause where it can be, else kill */
-    const json_t *limits;   /* memory_mib, cpus, pids, disk_mib */
+    const json_t *limits;   /* memory_mib, cpus, pids, disk_mib, open_files */
     const json_t *network;  /* "none", "egress", or rules */
     const char *isolation;  /* the least that will do */
     int checkpointable;     /* -1, 0, 1 */

@@ -36,6 +36,7 @@ enum {
     KG_ASKED_CPUS = 2,
     KG_ASKED_PIDS = 4,
     KG_ASKED_DISK = 8,
+    KG_ASKED_FILES = 16,
     KG_WISH_REASON_MAX = 200,
 };
 

@@ -221,12 +221,13 @@ json_t *kg_template_json(const kg_core_t *core, const kg_template_t *tpl)
     for (size_t i = 0; available && i < tpl->language_count; i++) {
         available = kg_template_usable(tpl, &tpl->languages[i], &err) == 0;
     }
-    return json_pack("{s:s, s:s, s:s, s:o, s:b, s:s?, s:{s:i, s:f, s:i, s:i}, s:s}", "name",
+    return json_pack("{s:s, s:s, s:s, s:o, s:b, s:s?, s:{s:i, s:f, s:i, s:i, s:i}, s:s}", "name",
                      tpl->name, "description", tpl->description, "main_language",
                      tpl->main_language, "languages", languages_json(tpl), "available", available,
                      "reason", available ? (const char *)NULL : err.message, "limits", "memory_mib",
                      (int)tpl->memory_mib, "cpus", tpl->cpus, "pids", (int)tpl->pids, "disk_mib",
-                     (int)tpl->disk_mib, "start", kg_start_kind_name(tpl->start));
+                     (int)tpl->disk_mib, "open_files", (int)tpl->open_files, "start",
+                     kg_start_kind_name(tpl->start));
 }
 
 static int tell_root(const kg_template_t *t, kg_template_root_fn *fn, void *user)

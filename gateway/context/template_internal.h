@@ -7,6 +7,8 @@
 #include "gateway/context/template.h"
 #include "gateway/kernel/kernelspec.h"
 
+#define KG_TEMPLATE_OPEN_FILES 65536U /* where a template does not say it */
+
 typedef struct kg_tpl_language {
     char *name;
     char **aliases; /* NULL-terminated */
@@ -31,6 +33,7 @@ struct kg_template {
     kg_tpl_language_t *languages;
     size_t language_count;
     unsigned memory_mib, pids, disk_mib;
+    unsigned open_files; /* of each process */
     double cpus;
     uint64_t output_bytes, result_bytes, events; /* 0 = the daemon's */
     bool stop_on_exceed;

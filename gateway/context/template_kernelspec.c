@@ -12,8 +12,13 @@ enum {
 };
 
 /* What sandboxes have whose template says nothing: those of the shipped ones. */
-static const kg_template_t presets = {
-    .memory_mib = 2048, .cpus = 2, .pids = 512, .disk_mib = 4096, .built = true, .debugger = true};
+static const kg_template_t presets = {.memory_mib = 2048,
+                                      .cpus = 2,
+                                      .pids = 512,
+                                      .disk_mib = 4096,
+                                      .open_files = KG_TEMPLATE_OPEN_FILES,
+                                      .built = true,
+                                      .debugger = true};
 
 /* A kernelspec's folder has letters of both cases, `_` and `.` too. */
 static int name_of(const char *folder, char ret[NAME_MAX_LEN + 1], kg_err_t *err)

@@ -378,25 +378,30 @@ static int load_env(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
 
 static int load_limits(kg_template_t *t, json_t *json, kg_tpl_faults_t *faults)
 {
-    static const char *const keys[] = {"memory_mib", "cpus", "pids", "disk_mib", NULL};
+    static const char *const keys[] = {"memory_mib", "cpus",       "pids",
+                                       "disk_mib",   "open_files", NULL};
     json_t *limits = json_object_get(json, "limits");
+    t->open_files = KG_TEMPLATE_OPEN_FILES;
     if (!limits) {
         return 0;
     }
     uint64_t memory = 0;
     uint64_t pids = 0;
     uint64_t disk = 0;
+    uint64_t files = t->open_files;
     json_t *cpus = json_object_get(limits, "cpus");
     int rc = check_keys(limits, "/limits", keys, faults);
     rc = rc ? rc : get_count(limits, "/limits", "memory_mib", LIMIT_MAX, &memory, faults);
     rc = rc ? rc : get_count(limits, "/limits", "pids", LIMIT_MAX, &pids, faults);
     rc = rc ? rc : get_count(limits, "/limits", "disk_mib", LIMIT_MAX, &disk, faults);
+    rc = rc ? rc : get_count(limits, "/limits", "open_files", LIMIT_MAX, &files, faults);
     if (!rc && cpus && (!json_is_number(cpus) || json_number_value(cpus) <= 0)) {
         rc = wrong(faults, "/limits/cpus", "a number above 0");
     }
     t->memory_mib = (unsigned)memory;
     t->pids = (unsigned)pids;
     t->disk_mib = (unsigned)disk;
+    t->open_files = (unsigned)files;
     t->cpus = json_number_value(cpus);
     return rc;
 }

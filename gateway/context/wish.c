@@ -2,6 +2,7 @@
  * wish that cannot be met is refused; a default gives way, and says so. */
 #include <math.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "gateway/base/log.h"
 #include "gateway/base/str.h"
@@ -67,6 +68,17 @@ take_limit(const json_t *asked, const limit_t *limit, double *ret, bool *ret_ask
     return 0;
 }
 
+/* No process can be given more than the daemon may have. */
+static double files_max(const kg_core_config_t *c)
+{
+    struct rlimit own;
+    double most = c->sandbox_open_files_max;
+    if (getrlimit(RLIMIT_NOFILE, &own) < 0 || own.rlim_max == RLIM_INFINITY) {
+        return most;
+    }
+    return most > 0 && most < (double)own.rlim_max ? most : (double)own.rlim_max;
+}
+
 static int unknown_limit(const json_t *asked, const limit_t *rows, size_t count, kg_err_t *err)
 {
     const char *key = NULL;
@@ -99,6 +111,7 @@ int kg_wish_limits(const kg_core_t *core,
         {"cpus", KG_WISH_CPUS_MIN, tpl->cpus, c->sandbox_cpus_max},
         {"pids", KG_WISH_PIDS_MIN, tpl->pids, c->sandbox_pids_max},
         {"disk_mib", KG_WISH_DISK_MIB_MIN, tpl->disk_mib, c->sandbox_disk_mib_max},
+        {"open_files", KG_WISH_FILES_MIN, tpl->open_files, files_max(c)},
     };
     double values[KG_ARRAY_LEN(rows)] = {0};
     if (asked && !json_is_null(asked) && !json_is_object(asked)) {
@@ -126,6 +139,7 @@ int kg_wish_limits(const kg_core_t *core,
     wish->limits.cpu_millis = (uint32_t)ceil(values[1] * 1000.0);
     wish->limits.pids = (uint32_t)values[2];
     wish->limits.disk_bytes = (uint64_t)(values[3] * (double)MIB);
+    wish->limits.nofile = (uint32_t)values[4];
     if (is_process(launcher)) {
         wish->limits.disk_bytes = 0; /* it never can */
     }
@@ -142,9 +156,10 @@ json_t *kg_wish_limits_json(const kg_wish_t *wish)
 {
     const kg_limits_t *l = &wish->limits;
     json_t *out =
-        json_pack("{s:o, s:o, s:o, s:o}", "memory_mib", mib(l->memory_bytes), "cpus",
+        json_pack("{s:o, s:o, s:o, s:o, s:o}", "memory_mib", mib(l->memory_bytes), "cpus",
                   l->cpu_millis ? json_real((double)l->cpu_millis / 1000.0) : json_null(), "pids",
-                  l->pids ? json_integer(l->pids) : json_null(), "disk_mib", mib(l->disk_bytes));
+                  l->pids ? json_integer(l->pids) : json_null(), "disk_mib", mib(l->disk_bytes),
+                  "open_files", l->nofile ? json_integer(l->nofile) : json_null());
     if (out && wish->limits_reason[0]) {
         (void)json_object_set_new(out, "reason", json_string(wish->limits_reason));
     }
@@ -321,12 +336,13 @@ void kg_wish_made(kg_core_t *core, const kg_wish_t *wish, const char *id)
 
 json_t *kg_wish_save(const kg_wish_t *wish)
 {
-    return json_pack("{s:O?, s:I, s:I, s:I, s:I, s:i, s:i, s:s, s:s}", "network", wish->network,
-                     "memory_bytes", (json_int_t)wish->limits.memory_bytes, "disk_bytes",
-                     (json_int_t)wish->limits.disk_bytes, "cpu_millis",
+    return json_pack("{s:O?, s:I, s:I, s:I, s:I, s:I, s:i, s:i, s:s, s:s}", "network",
+                     wish->network, "memory_bytes", (json_int_t)wish->limits.memory_bytes,
+                     "disk_bytes", (json_int_t)wish->limits.disk_bytes, "cpu_millis",
                      (json_int_t)wish->limits.cpu_millis, "pids", (json_int_t)wish->limits.pids,
-                     "asked_limits", (int)wish->asked_limits, "mode", (int)wish->net.mode,
-                     "network_reason", wish->network_reason, "limits_reason", wish->limits_reason);
+                     "open_files", (json_int_t)wish->limits.nofile, "asked_limits",
+                     (int)wish->asked_limits, "mode", (int)wish->net.mode, "network_reason",
+                     wish->network_reason, "limits_reason", wish->limits_reason);
 }
 
 static uint64_t number(const json_t *object, const char *name)
@@ -348,6 +364,7 @@ void kg_wish_load(kg_wish_t *wish, const char *launcher, const json_t *saved)
     wish->limits.disk_bytes = number(saved, "disk_bytes");
     wish->limits.cpu_millis = (uint32_t)number(saved, "cpu_millis");
     wish->limits.pids = (uint32_t)number(saved, "pids");
+    wish->limits.nofile = (uint32_t)number(saved, "open_files");
     wish->asked_limits = (unsigned)number(saved, "asked_limits");
     wish->net.mode = saved                   ? (uint32_t)number(saved, "mode")
                      : shares_host(launcher) ? KG_NET_HOST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -26,6 +27,9 @@ one_process = pytest.mark.skipif(GVISOR, reason="past a limit of the group gViso
 NO_DISK = ISOLATION == "process" or (ISOLATION == "bubblewrap" and os.geteuid() != 0)  # no volumes
 
 
+FILES = min(65536, resource.getrlimit(resource.RLIMIT_NOFILE)[1])  # by default; no more than the daemon may have
+
+
 def make(client: Client, **limits: Any) -> Sandbox:
     return client.sandbox(template="base", limits=limits)
 
@@ -39,6 +43,7 @@ def test_bad_limits_are_refused(client: Client) -> None:
                             ({"pids": 1.5}, "/limits/pids"), ({"disk_mib": "1"}, "/limits/disk_mib"),
                             ({"files": 1}, "/limits/files"), ([], "/limits"),
                             ({"memory_mib": 15}, "/limits/memory_mib"), ({"pids": 7}, "/limits/pids"),
+                            ({"open_files": 1023}, "/limits/open_files"), ({"open_files": 1 << 30}, "/limits/open_files"),
                             ({"cpus": 0.009}, "/limits/cpus"), ({"disk_mib": 0.5}, "/limits/disk_mib")):
         error = client.error("POST", "/v1/sandboxes", 400, "invalid_request", json={"template": "base", "limits": limits})
         assert error["pointer"] == pointer, error
@@ -127,12 +132,34 @@ def test_limits_are_told(client: Client) -> None:
     with make(client, memory_mib=256, cpus=0.5, pids=128, **disk) as box:
         got = box.record["limits"]
         told = {name: value for name, value in got.items() if name != "reason"}
-        assert told == {"memory_mib": 256, "cpus": 0.5, "pids": 128, "disk_mib": disk.get("disk_mib")}
+        assert told == {"memory_mib": 256, "cpus": 0.5, "pids": 128, "disk_mib": disk.get("disk_mib"), "open_files": FILES}
         isolation = box.record["isolation"]
         assert isolation["kind"] == ISOLATION and all(isinstance(v, str) for v in isolation.values()), isolation
         usage = box.get("/metrics")
         assert usage["limits"] == got and usage["pids"] >= 1
         assert usage["memory_bytes"] is None or 0 < usage["memory_bytes"] < 256 << 20
+
+
+OPEN = """import os, resource
+files = []
+try:
+    while len(files) < 5000: files.append(os.open('/dev/null', os.O_RDONLY))
+except OSError as e: print(e.strerror)
+n = len(files)
+for fd in files: os.close(fd)
+print(n, resource.getrlimit(resource.RLIMIT_NOFILE)[1])"""
+
+
+@held
+@pytest.mark.smoke
+def test_open_files_are_bounded(client: Client) -> None:
+    with client.sandbox(limits={"open_files": 1500}, template=TEMPLATE) as box:
+        assert box.record["limits"]["open_files"] == 1500
+        for out in (sh(box, f"python3 -c \"{OPEN}\"")["stdout"], box.run(OPEN)["stdout"]):  # a command, a kernel
+            said, numbers = out.splitlines()
+            opened, hard = map(int, numbers.split())
+            assert said == "Too many open files" and 1300 < opened < 1500 == hard, out
+        assert sh(box, "ulimit -H -n 4000 && echo raised")["stdout"] == ""
 
 
 @held
@@ -280,15 +307,17 @@ def test_network_can_be_changed_live(client: Client) -> None:
 
 
 def test_operator_caps(client: Client) -> None:
-    with Daemon("--limits-sandbox-memory-mib", "512", "--limits-sandbox-pids", "150", "--network", "none") as d:
+    with Daemon("--limits-sandbox-memory-mib", "512", "--limits-sandbox-pids", "150", "--limits-sandbox-open-files", "2000",
+                "--network", "none") as d:
         own = Client(d.url, d.key)
-        for name, value in (("memory_mib", 513), ("pids", 151)):
+        for name, value in (("memory_mib", 513), ("pids", 151), ("open_files", 2001)):
             error = own.error("POST", "/v1/sandboxes", 400, "invalid_request",
                               json={"template": "base", "limits": {name: value}})
             assert error["pointer"] == f"/limits/{name}" and "at most" in error["message"]
         if ISOLATION != "none" and os.geteuid() == 0:  # without control groups a limit that nobody asked for is left out
             with own.sandbox(template="base") as box:  # the template's are cut to the caps
                 assert box.record["limits"]["memory_mib"] == 512 and box.record["limits"]["pids"] == 150
+                assert box.record["limits"]["open_files"] == 2000
                 assert box.record["network"]["mode"] == "none"
         own.close()
 

@@ -81,7 +81,7 @@ class Sandboxes:
         """A sandbox of a template (the daemon's default, if none is named) or of a snapshot; its default context is ready.
 
         name: unique, usable as id. metadata: names and values of yours. env: of every process in it. timeout: idle seconds
-        until on_timeout (pause or kill), 0 for never. limits: memory_mib, cpus, pids, disk_mib. network: "none", "egress"
+        until on_timeout (pause or kill), 0 for never. limits: memory_mib, cpus, pids, disk_mib, open_files. network: "none", "egress"
         or rules. isolation: the least that will do. checkpointable: whether it can be snapshotted.
         """
         body = body_of(template=template, snapshot=snapshot.id if isinstance(snapshot, Snapshot) else snapshot,
