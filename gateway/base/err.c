@@ -49,8 +49,7 @@ static const char *const usual_hints[KG_ERR_COUNT] = {
     [KG_ERR_BUSY] = "Try again when it has ended, or interrupt it.",
     [KG_ERR_NOT_WAITING] = "Only what has asked for input takes it.",
     [KG_ERR_ISOLATION_UNAVAILABLE] = "sandald doctor says what this host can do, and why not more.",
-    [KG_ERR_RUN_EXPIRED] = "GET /v1/sandboxes/{id}/runs/{run} has its Execution for an hour, or "
-                           "until the gateway restarts.",
+    [KG_ERR_RUN_EXPIRED] = "GET .../runs/{run} has its Execution for an hour, or until a restart.",
     [KG_ERR_UPLOAD_LOST] = "Begin the upload anew.",
     [KG_ERR_LENGTH_REQUIRED] =
         "Send Content-Length. Files of unknown length go by POST /v1/sandboxes/{id}/fs/uploads.",

@@ -586,7 +586,8 @@ def test_watch(empty: Sandbox) -> None:
     w.until(("created", "/workspace/drained"))
     for mode in (600, 640, 600):  # one event of the kernel's each; once one was sent, the next of its path is told too
         shell(empty, f"chmod {mode} again")
-        assert w.until(("modified", "/workspace/again")) == [("modified", "/workspace/again")]
+        seen = w.until(("modified", "/workspace/again"))  # gVisor tells of the new directory twice
+        assert seen.count(("modified", "/workspace/again")) == 1, seen
     w.close()
 
 
