@@ -165,6 +165,29 @@ static void a_start_is_written_before_it_is_shown(void **state)
     rt_end(&t);
 }
 
+/* What a key stands for is handed over next: it is on the disk, and nobody has seen anything. */
+static void saved_isThereAfterAKill_andNotShown(void **state)
+{
+    (void)state;
+    run_test_t t;
+    rt_begin(&t);
+    t.meta.key = "once";
+    t.meta.code_hash = "hash";
+    rt_open(&t);
+    kg_run_log_save(t.log);
+    assert_int_equal(rt_files(&t), 1);
+    assert_int_equal(kg_run_log_next_seq(t.log), 0);
+    char name[sizeof t.log->name];
+    memcpy(name, t.log->name, sizeof name);
+    rt_close(&t);
+    kg_err_t err = {0};
+    assert_int_equal(kg_run_log_recover(&t.log_opts, name, &t.log, &err), 0);
+    assert_string_equal(kg_run_log_meta(t.log)->key, "once");
+    assert_string_equal(kg_run_log_meta(t.log)->code_hash, "hash");
+    assert_false(kg_run_log_started(t.log));
+    rt_end(&t);
+}
+
 static kg_run_log_t *leaving_log;
 static kg_run_watch_t leaving[3];
 
@@ -668,6 +691,7 @@ int main(void)
         cmocka_unit_test(a_start_alone_is_told_from_output),
         cmocka_unit_test(questions_and_the_end_do_not_wait),
         cmocka_unit_test(a_start_is_written_before_it_is_shown),
+        cmocka_unit_test(saved_isThereAfterAKill_andNotShown),
         cmocka_unit_test(watchers_may_unwatch_all),
         cmocka_unit_test(join_past_an_event_begins_the_next),
         cmocka_unit_test(many_small_prints_become_few_events),
